@@ -3,7 +3,7 @@
 import type { ComponentName } from '../components.ts';
 import type { Target } from './model.ts';
 
-/** What is in a file that a flag names. */
+/** The content of a file that a flag names. */
 export type FileRole =
   /** A leaf certificate; its key is in the file that `keyFlag` names, else behind a comma (`CERT,KEY[:names]`). */
   | { readonly holds: 'pair'; readonly usage: Target['usage']; readonly keyFlag?: string }
@@ -11,11 +11,11 @@ export type FileRole =
   | { readonly holds: 'signer'; readonly keyFlag: string }
   /** CA certificates by which others are known. */
   | { readonly holds: 'bundle' }
-  /** By which a component reaches the API server. `isOptional`: it runs without the file. */
+  /** The kubeconfig of a component for the API server. `isOptional`: it runs without the file. */
   | { readonly holds: 'kubeconfig'; readonly isOptional?: true }
   /** A kubeconfig that leads to a webhook: what it trusts is its administrator's, and it may hold no certificate. */
   | { readonly holds: 'webhook' }
-  /** The key, or keys, of service accounts: whoever writes it makes every token worthless. */
+  /** Keys of service accounts: a new one invalidates every token. */
   | { readonly holds: 'tokenKey' }
   /** A document whose fields name further files (configurationFields). */
   | { readonly holds: 'configuration' }
@@ -38,7 +38,7 @@ const pair = (usage: Target['usage'], keyFlag?: string) =>
   ({ holds: 'pair', usage, ...(keyFlag !== undefined && { keyFlag }) }) as const;
 const signer = (keyFlag: string) => ({ holds: 'signer', keyFlag }) as const;
 
-/** Of every server of k8s.io/apiserver (pkg/server/options: serving.go, authentication.go). */
+/** Flags of every server of k8s.io/apiserver (pkg/server/options: serving.go, authentication.go). */
 const serving = {
   'tls-cert-file': pair('serving', 'tls-private-key-file'),
   'tls-private-key-file': key,
@@ -47,7 +47,7 @@ const serving = {
   'requestheader-client-ca-file': bundle,
 } as const;
 
-/** Of a component that has its rights from the API server (pkg/server/options: DelegatingAuthenticationOptions). */
+/** Flags of a component that delegates authentication to the API server (pkg/server/options: DelegatingAuthenticationOptions). */
 const delegating = {
   ...serving,
   kubeconfig,
@@ -55,7 +55,7 @@ const delegating = {
   'authorization-kubeconfig': kubeconfig,
 } as const;
 
-/** By component and flag without dashes. */
+/** Roles by component and flag, without dashes. */
 export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, FileRole>>>> = {
   'kube-apiserver': {
     ...serving,
@@ -161,7 +161,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'discovery-cacert': bundle,
     'discovery-cert': pair('client', 'discovery-key'),
     'discovery-key': key,
-    // Of people at this member: etcdctl has them from the environment file of the service (kubespray, KubeKey).
+    // For people at this member: etcdctl has them from the environment file of the service (kubespray, KubeKey).
     'etcdctl-cacert': bundle,
     'etcdctl-cert': pair('client', 'etcdctl-key'),
     'etcdctl-key': key,

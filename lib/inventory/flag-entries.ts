@@ -10,7 +10,7 @@ export interface FileOfFlag {
   readonly flag: string;
   readonly role: FileRole;
   readonly file: string;
-  /** Of a certificate: the file of its key. */
+  /** The file of the key, for a certificate. */
   readonly keyFile?: string;
   /** The signer of this inventory whose key has signed the certificate that is there; undefined: none of them. */
   readonly issuer?: string | undefined;
@@ -48,8 +48,8 @@ interface FilesHere {
 }
 
 /**
- * Where a flag leads elsewhere, who has signed what is there counts, and not who would have signed it in its usual place.
- * One whose key is that of the service accounts nobody here renews: a new key would make every token worthless.
+ * A target with its issuer. Where a flag leads elsewhere, the signer of the certificate there counts, not the declared one. A
+ * certificate whose key is that of the service accounts has none, so that it is never renewed: a new key invalidates every token.
  */
 function withIssuer(artefact: Artefact, { signedBy, tokenKeys, names }: FilesHere): Artefact {
   if (artefact.kind !== 'target') return artefact;

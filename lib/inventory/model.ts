@@ -108,7 +108,7 @@ export interface Endpoints {
   readonly controlPlane?: string;
   readonly internal?: string;
   readonly local?: string;
-  /** By which the components of this machine ask its API server, where a load balancer stands between them. */
+  /** Those in kubeconfigs of the components of this machine: a load balancer may stand before its API server. */
   readonly components?: readonly string[];
 }
 
@@ -122,7 +122,7 @@ export interface Resolved {
   /** Who tells names at each look. */
   readonly asks?: Inventory['discover'];
   readonly tlsRegistry?: TlsRegistry;
-  /** By file of this host, the flags of its components that name it. */
+  /** Flags of components, by the file of this host that they name. */
   readonly flagsByFile?: Readonly<Record<string, readonly string[]>>;
   readonly artefacts: readonly ResolvedArtefact[];
 }

@@ -235,7 +235,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   };
 }
 
-/** By file, the flags that name it: `kube-apiserver --tls-cert-file`. */
+/** Flags by the file that they name: `kube-apiserver --tls-cert-file`. */
 function flagsByFile(
   named: readonly FileOfFlag[],
   reads: NonNullable<Environment['reads']>,

@@ -1,6 +1,6 @@
-// What runs here with files of before: processes and files of this machine, held against the note of earlier runs, which is
-// kept in the lock directory for this boot. What is to be restarted now gets a marker, as after a write of our own: there is
-// one way to restart (host-restarts.ts).
+// Processes that run with a former version of a file: processes and files of this machine, held against the note of earlier
+// runs, which is kept in the lock directory for this boot. A component to be restarted now gets a marker, as after a write
+// of our own: there is one way to restart (host-restarts.ts).
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import type { ComponentName } from '../components.ts';

@@ -39,7 +39,7 @@ const serversIn = (kubeconfigs: AddressWitnesses['kubeconfigs']): readonly URL[]
     return url?.protocol === 'https:' ? [url] : [];
   });
 
-/** Of the first certificate in a text; none where it cannot be read. */
+/** Addresses in the first certificate of a text; none where it cannot be read. */
 function addressesIn(pem: string | undefined): readonly string[] {
   try {
     return wholeCertificates(Buffer.from(pem ?? ''))[0]?.facts.hostnames.filter((name) => isIP(name) !== 0) ?? [];

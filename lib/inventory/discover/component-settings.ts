@@ -1,5 +1,4 @@
-// What a component is told: the flags of its command line, the variables that stand for flags, the fields of its
-// configuration. Pure.
+// Settings of a component: flags of its command line, variables that stand for flags, fields of its configuration. Pure.
 import { basename, posix } from 'node:path';
 import { flagsIn } from '../../command-flags.ts';
 import type { ComponentName } from '../../components.ts';
@@ -10,7 +9,7 @@ import { withVariables } from './unit-files.ts';
 /** All values of each flag in their order, by its name without dashes. */
 export type ValuesByFlag = ReadonlyMap<string, readonly string[]>;
 
-/** What a container has at a place: a directory or a file of the host, or what lies on no host (undefined). */
+/** A directory or a file of the host in a container; `hostPath` is undefined for a volume that lies on no host. */
 export interface Mount {
   readonly at: string;
   readonly hostPath: string | undefined;
@@ -18,7 +17,7 @@ export interface Mount {
 
 export interface ComponentSettings {
   readonly values: ValuesByFlag;
-  /** Of its container. */
+  /** Those of its container. */
   readonly mounts: readonly Mount[];
 }
 
@@ -135,7 +134,7 @@ function fieldsAt(value: unknown, path: string): readonly unknown[] {
 
 /** The place on this host of a path that a component sees; undefined for a path that is none. */
 export function hostPathOf(path: string | undefined, mounts: readonly Mount[]): string | undefined {
-  // What systemd would put in place of a specifier is not known here (systemd.unit(5)).
+  // The value of a systemd specifier is not known here (systemd.unit(5)).
   if (path === undefined || !posix.isAbsolute(path) || /%[A-Za-z]/.test(path)) return undefined;
   const inside = posix.normalize(path);
   const above = mounts.filter(({ at }) => inside === at || inside.startsWith(`${at}/`));

@@ -1,5 +1,5 @@
-// What the components of this machine are told: by manifests of static pods, by units of systemd, and, where neither says it,
-// by the command lines of running processes. Impure: it reads files, and nothing else. Never fails because of a file.
+// Settings of the components of this machine: from manifests of static pods, from units of systemd, and, where neither has
+// them, from the command lines of running processes. Impure: it reads files, and nothing else. Never fails because of a file.
 import { basename, dirname, join } from 'node:path';
 import { type ComponentName, componentNames } from '../../components.ts';
 import { configurationFields } from '../file-flags.ts';
@@ -20,11 +20,11 @@ import { environmentFile, serviceUnit, type ServiceUnit, withVariables } from '.
 
 interface Sources {
   readonly manifests: Readonly<Record<string, string | undefined>>;
-  /** Of the kubelet, where nothing names another configuration. */
+  /** The kubelet's configuration, where nothing names another one. */
   readonly kubeletConfiguration: string;
   /** For the units of this machine: most of them are no component's, and what cannot be read of them is no news. */
   readonly units: MachineFiles;
-  /** Where the processes that can be seen are those of this machine's components; it may read what has ended meanwhile. */
+  /** For processes; undefined where those that can be seen may be another control plane's. They may end while they are read. */
   readonly processes?: MachineFiles | undefined;
 }
 
@@ -70,7 +70,7 @@ async function settingsOf(
   return line === undefined && values.size === 0 ? undefined : { values, mounts };
 }
 
-/** Of the kubelet: files that end with .conf, each over the one before (--config-dir). */
+/** Texts of the kubelet's files that end with .conf, each over the one before (--config-dir). */
 async function configurationDropIns(directory: string | undefined, files: MachineFiles): Promise<readonly string[]> {
   if (directory === undefined) return [];
   const names = (await files.names(directory)).filter((name) => name.endsWith('.conf'));
@@ -78,7 +78,7 @@ async function configurationDropIns(directory: string | undefined, files: Machin
   return texts.flatMap((text) => text ?? []);
 }
 
-/** Where systemd looks for units, the first of a name beats the others (systemd.unit(5)). */
+/** Directories of units; the first unit of a name beats the others (systemd.unit(5)). */
 const unitDirectories = [
   '/etc/systemd/system',
   '/run/systemd/system',
@@ -145,7 +145,7 @@ async function readUnit(name: string, path: string, files: MachineFiles): Promis
   return serviceUnit([unit, ...texts.flatMap((text) => text ?? [])]);
 }
 
-/** Of processes of the system that see the same files as this one. */
+/** Command lines by component, of processes of the system that see the same files as this one. */
 async function processesOf(files: MachineFiles): Promise<ReadonlyMap<string, ComponentCommand>> {
   const found = new Map<string, ComponentCommand>();
   const here = await files.link('/proc/self/ns/mnt');

@@ -40,7 +40,7 @@ function placesOf(flag: string, role: FileRole, { values, mounts }: ComponentSet
     const file = at(certificate);
     return file === undefined ? [] : [{ file, keyFile: at(key) ?? keyBeside(file) }];
   };
-  // Of most flags the last value counts (pflag).
+  // The last value counts, but of flags that make a list (pflag).
   const last = all.at(-1);
   switch (role.holds) {
     case 'pair':
@@ -106,7 +106,12 @@ export async function withIssuers(
           return (await heldByKubeconfig(file, text))?.namesCertificate === false
             ? { ...one, role: { holds: 'nothing' } }
             : one;
-        default:
+        case 'bundle':
+        case 'configuration':
+        case 'key':
+        case 'nothing':
+        case 'signer':
+        case 'tokenKey':
           return one;
       }
     }),

@@ -87,7 +87,7 @@ async function namesOfFiles(paths: readonly string[], root: string): Promise<Rea
   return names;
 }
 
-/** Of a file that is not there that of its directory. */
+/** The path without links; only its directory is resolved where the file is absent. */
 async function realPath(path: string): Promise<string> {
   return realpath(path).catch(async () => {
     const directory = await realpath(dirname(path)).catch(() => dirname(path));

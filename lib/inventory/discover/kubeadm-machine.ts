@@ -1,4 +1,4 @@
-// What a control plane of kubeadm on this machine says of itself. Impure: it reads files, and nothing else; what they mean is
+// Discovery of a control plane of kubeadm on this machine. Impure: it reads files, and nothing else; what they mean is
 // decided in kubeadm.ts. Never fails because of a file that is missing or broken: only a machine that is no control plane
 // of kubeadm is refused (ConfigInvalid).
 import { networkInterfaces } from 'node:os';
@@ -19,9 +19,9 @@ import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubead
 /** `reads`: by component of an adopted machine, the files that its flags name. */
 export interface Discovery extends KubeadmFindings {
   readonly reads: FilesRead;
-  /** Of its static pods, by component. */
+  /** Texts of its static pods, by component. */
   readonly manifests: StaticPods['manifests'];
-  /** What each component is told, wherever that stands. */
+  /** From manifests, units, configurations and processes. */
   readonly settings: SettingsHere;
   /** Components that do not run here: it is a machine of etcd alone. */
   readonly without: readonly string[];
@@ -29,7 +29,7 @@ export interface Discovery extends KubeadmFindings {
   readonly pkiDir: string;
 }
 
-/** Whose files are read: this machine's, or those below another root. */
+/** The machine whose files are read: this one, or one below another root. */
 export interface Machine {
   /** Default: `/`. */
   readonly root?: string;
@@ -39,13 +39,13 @@ export interface Machine {
 
 export interface KubeadmQuestion extends Machine {
   readonly directories: Readonly<Record<'kubernetesDir' | 'pkiDir' | 'kubeletDir', string>>;
-  /** What the administrator says. */
+  /** Values that the administrator has configured. */
   readonly given: Environment;
   /** The directory of certificates, as flags show it. */
   readonly shown?: (settings: SettingsHere) => string | undefined;
 }
 
-/** Where kubeadm has its files, unless others are known. */
+/** kubeadm's own directories, unless others are known. */
 export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): KubeadmQuestion['directories'] {
   const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
   return { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };

@@ -2,7 +2,7 @@
 import type { Inventory } from '../model.ts';
 import { type ComponentSettings, hostPathOf } from './component-settings.ts';
 
-/** By component; without those that nothing here starts. */
+/** Settings by component; without those that nothing here starts. */
 export type SettingsHere = Readonly<Record<string, ComponentSettings | undefined>>;
 
 /** Absolute paths on this machine, by the name that the inventory gives them; null: its component runs without that file. */
