@@ -19,7 +19,8 @@ interface Mount {
 const plain = (text: string): string =>
   text.replaceAll(/\\([0-7]{3})/g, (_all, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 
-function mountsOf(mountinfo: string): readonly Mount[] {
+/** In the order in which they were mounted. */
+export function mountsOf(mountinfo: string): readonly Mount[] {
   return mountinfo.split('\n').flatMap((line) => {
     const [, , device, root, point] = line.split(' ');
     if (device === undefined || root === undefined || point === undefined) return [];
@@ -28,14 +29,15 @@ function mountsOf(mountinfo: string): readonly Mount[] {
   });
 }
 
-const below = (path: string, directory: string): boolean =>
+/** Whether a path is that directory or lies in it. */
+export const isBelow = (path: string, directory: string): boolean =>
   path === directory || path.startsWith(directory.endsWith('/') ? directory : `${directory}/`);
 
 /** Where `path` lies; undefined when nothing is mounted there. Of mounts over each other the last one counts. */
 export function placeOf(mountinfo: string, path: string): MountedPlace | undefined {
   let best: Mount | undefined;
   for (const mount of mountsOf(mountinfo)) {
-    if (below(path, mount.point) && (best === undefined || mount.point.length >= best.point.length)) best = mount;
+    if (isBelow(path, mount.point) && (best === undefined || mount.point.length >= best.point.length)) best = mount;
   }
   if (best === undefined) return undefined;
   const rest = path.slice(best.point.length).replace(/^\//, '');
