@@ -108,6 +108,8 @@ export interface Endpoints {
   readonly controlPlane?: string;
   readonly internal?: string;
   readonly local?: string;
+  /** PEM of the CAs that sign for its clients on this machine: what they have signed is this cluster's. */
+  readonly authorities?: string;
 }
 
 /** An inventory made concrete for one cluster: artefacts in the order signer, bundle, target (topological). */

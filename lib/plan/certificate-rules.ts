@@ -16,7 +16,7 @@ import type { CertificateFacts } from '../pki/certificate.ts';
 import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
 import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
-import { fileOfOthers, ofOthers, signedByOthers } from './others-rules.ts';
+import { ofOthers, signedByOthers } from './others-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, unfit } from './trust-rules.ts';
 
 export const certificateIs = (
@@ -37,7 +37,7 @@ export function judgeSigner(at: Case<Signer>): Verdict {
 }
 
 export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
-  const leftAlone = firstOf(at, [absentAsItMayBe, fileOfOthers, superseded]);
+  const leftAlone = firstOf(at, [absentAsItMayBe, superseded]);
   if (leftAlone !== undefined) return leftAlone;
   const trust = [notTrusted, authorityDiffers, signedByOthers];
   const looks = certificateIs(notYetValid, expired, unfit, hostnameMissing, ...trust, undated, refreshDue);
@@ -59,7 +59,11 @@ function absentAsItMayBe({ artefact, fact, now }: Case<ResolvedTarget>): Verdict
   return keep('Healthy', 'absent, as it may be', laterMs(now, idleMs));
 }
 
-function superseded({ artefact: { supersededBy: successor }, facts, now }: Case<ResolvedTarget>): Verdict | undefined {
+export function superseded({
+  artefact: { supersededBy: successor },
+  facts,
+  now,
+}: Case<ResolvedTarget>): Verdict | undefined {
   if (successor === undefined || facts.get(successor)?.state === 'absent') return undefined;
   return keep('Healthy', `nobody reads it any more: ${successor} is in its place`, laterMs(now, idleMs));
 }

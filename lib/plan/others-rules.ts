@@ -6,6 +6,7 @@ import { locationText } from '../store/store.ts';
 import {
   bring,
   type Case,
+  earliest,
   type Faulty,
   idleMs,
   keep,
@@ -16,14 +17,27 @@ import {
 } from './decision.ts';
 import { certificatesOf } from './facts.ts';
 
-/** A kubeconfig whose credentials somebody else keeps, or another document: then a person must say which belongs there. */
-export function fileOfOthers({ artefact, fact, now }: Case<ResolvedTarget>): Verdict | undefined {
+/**
+ * A kubeconfig whose credentials somebody else keeps, or what is none of its kind: it is never written. Then a person must say
+ * what belongs there, and must bring what has expired.
+ */
+export function fileOfOthers({ artefact, fact, now }: Case): Verdict | undefined {
   if (fact.state !== 'broken' || fact.problem !== 'foreign') return undefined;
-  if (fact.isOtherDocument !== true || artefact.presence === 'optional')
-    return keep('NotOurs', fact.message, laterMs(now, idleMs));
-  const message = `${fact.message}; move it away, or name the kubeconfig of its component by --kubeconfig`;
+  const [certificate] = certificatesOf(fact);
+  const isExpired = certificate !== undefined && now >= certificate.notAfter;
+  if (fact.isOtherDocument === true) {
+    const what = artefact.location.kind === 'kubeconfig' ? 'the kubeconfig of its component by --kubeconfig' : itsFile;
+    return bring('NotOurs', `${fact.message}; move it away, or name ${what}`, laterMs(now, lookAgainMs));
+  }
+  if (!isExpired) {
+    const until = earliest(laterMs(now, idleMs), certificate?.notAfter);
+    return keep('NotOurs', fact.message, until);
+  }
+  const message = `${fact.message}; its certificate expired at ${certificate.notAfter.toISOString()}: renew it where it was made`;
   return bring('NotOurs', message, laterMs(now, lookAgainMs));
 }
+
+const itsFile = 'the file that belongs in its place by the flag of its component';
 
 /** Whether another CA has signed it: by the name of its issuer, and of one that a flag names elsewhere by the signature. */
 const hasOtherIssuer = ({ artefact, expected, facts }: PairCase, { issuer, signedBy }: CertificateFacts): boolean => {

@@ -6,7 +6,7 @@
 // successor, and the targets that the successor signs.
 import type { External, KeyPair, Opaque } from '../inventory/model.ts';
 import { judgeBundle, judgeComposedBundle } from './bundle-rules.ts';
-import { judgeSigner, judgeTarget } from './certificate-rules.ts';
+import { judgeSigner, judgeTarget, superseded } from './certificate-rules.ts';
 import { judgeClock } from './clock-rules.ts';
 import { judgeCopy } from './copy-rules.ts';
 import { blocked, type Case, type Decision, earliest, type Expected, idleMs, keep, laterMs } from './decision.ts';
@@ -15,6 +15,7 @@ import { type ArtefactFacts, certificatesOf } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
+import { fileOfOthers } from './others-rules.ts';
 
 /** One decision for each artefact, in the order in which they are carried out. */
 export interface Plan {
@@ -73,6 +74,9 @@ function judge(at: Case): Verdict {
   if (fact.state === 'unavailable') {
     return blocked('Unavailable', `it could not be read: ${fact.message}`, laterMs(now, unavailableMs));
   }
+  const isRead = artefact.kind !== 'target' || superseded({ ...at, artefact }) === undefined;
+  const ofOthers = isRead ? fileOfOthers(at) : undefined;
+  if (ofOthers !== undefined) return ofOthers;
   switch (artefact.kind) {
     case 'signer':
       return judgeSigner({ ...at, artefact });

@@ -26,7 +26,12 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
   };
   const unreadable = (message: string, pem: Uint8Array | undefined): Understood =>
     broken({ problem: 'unreadable', message }, pem && wholeCertificates(pem));
-  if (foreign !== undefined) return broken({ problem: 'foreign', message: foreign, isOtherDocument });
+  if (foreign !== undefined) {
+    const [whole] = [entries[certificateKey], entries[caBundleKey]].flatMap((pem) =>
+      pem ? [wholeCertificates(pem)] : [],
+    );
+    return broken({ problem: 'foreign', message: foreign, isOtherDocument }, whole);
+  }
   if (problem !== undefined) return unreadable(problem, entries[certificateKey]);
   try {
     if (artefact.kind === 'kubeconfigs') return understandKubeconfigs(artefact, found);

@@ -7,9 +7,11 @@ import { type ArtefactFacts, certificatesOf, type Facts, isClosed } from '../pla
 import {
   classOf,
   datesOf,
+  isKeptByOthers,
   report,
   type ReportInput,
   type RowState,
+  stateOfOthers,
   type StatusReport,
   type StatusRow,
   tellEach,
@@ -204,7 +206,7 @@ function stateOf(
 ): RowState {
   const [certificate] = certificatesOf(fact);
   if (fact.state === 'unavailable') return 'UNKNOWN';
-  if (fact.state === 'broken' && fact.problem === 'foreign' && fact.isOtherDocument !== true) return 'OK'; // others keep it, and nothing is known of it
+  if (isKeptByOthers(fact)) return stateOfOthers(fact, now);
   const isWhole = fact.state === 'present' || (artefact.kind === 'signer' && isClosed(fact));
   if (!isWhole || certificate === undefined) return isWhole ? row.state : 'BROKEN';
   if (now >= certificate.notAfter) return 'EXPIRED';

@@ -6,7 +6,8 @@ import { errorText, RecoveryError } from '../errors.ts';
 import type { DiskLocation, LocationOf } from '../inventory/model.ts';
 import { filesOf } from '../inventory/places.ts';
 import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
-import { bytesOf, type Change, type Layout, type Part } from './disk-layout.ts';
+import { otherThanPem, type PemRole } from '../pki/pem-remains.ts';
+import { bytesOf, type Change, type Layout, type Part, type Understood } from './disk-layout.ts';
 import { type Entries, locationText } from './store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -25,10 +26,12 @@ export function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Lay
       Promise.all(files.map(async ({ key, file }) => ({ role: key, file, bytes: await read(file) }))),
     understand(parts) {
       const present = parts.flatMap(({ role, bytes }) => (bytes === undefined ? [] : [[role, bytes] as const]));
-      return present.length === 0 ? undefined : { entries: Object.fromEntries(present) };
+      if (present.length === 0) return undefined;
+      return { entries: Object.fromEntries(present), ...contentOfOthers(location, parts, roleOfEntry) };
     },
     async change(next, parts) {
       requirePlaces(location, next, (key) => files.some((file) => file.key === key));
+      requireOwn(location, parts, roleOfEntry);
       for (const { key, file } of files)
         if (key !== privateKeyKey) requireNoKeyLost(location, file, { key, parts, next });
       // A key that stays is not replaced by itself.
@@ -40,6 +43,33 @@ export function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Lay
     },
     putBack: (kept) => changes((key) => kept.get(key)),
   };
+}
+
+type RolesOf = (part: Part) => readonly PemRole[];
+const roleOfEntry: RolesOf = ({ role }) => [role === privateKeyKey ? 'key' : 'certificate'];
+const bothRoles: RolesOf = () => ['certificate', 'key'];
+
+/** Of files of which one holds what is none of its role, nor the rest of it: why all of them are left alone. */
+export function contentOfOthers(
+  location: DiskLocation,
+  parts: readonly Part[],
+  rolesOf: RolesOf,
+): Pick<Understood, 'foreign' | 'isOtherDocument'> | undefined {
+  for (const part of parts) {
+    const other = part.bytes && otherThanPem(part.bytes, rolesOf(part));
+    if (other === undefined) continue;
+    const wanted = rolesOf(part).map((role) => (role === 'key' ? 'private key' : 'certificate'));
+    const foreign = `${locationText(location)} is left alone: "${part.file}" holds no ${wanted.join(' and no ')} but ${other}`;
+    return { foreign, isOtherDocument: true };
+  }
+  return undefined;
+}
+
+/** Throws WriteFailed. */
+function requireOwn(location: DiskLocation, parts: readonly Part[], rolesOf: RolesOf): void {
+  const { foreign } = contentOfOthers(location, parts, rolesOf) ?? {};
+  if (foreign === undefined) return;
+  throw new RecoveryError('WriteFailed', `Cannot write ${locationText(location)}: ${foreign}; move that away`);
 }
 
 interface CertificateWrite {
@@ -77,13 +107,14 @@ export function combinedPemLayout(location: LocationOf<'combinedPem'>): Layout {
       const bytes = bytesOf(parts, combinedRole);
       if (bytes === undefined) return undefined;
       try {
-        return { entries: takeApart(bytes, locationText(location)) };
+        return { entries: takeApart(bytes, locationText(location)), ...contentOfOthers(location, parts, bothRoles) };
       } catch (err) {
-        return { entries: {}, problem: errorText(err) };
+        return { entries: {}, problem: errorText(err), ...contentOfOthers(location, parts, bothRoles) };
       }
     },
     async change(next, parts) {
       requirePlaces(location, next, (key) => key === certificateKey || key === privateKeyKey);
+      requireOwn(location, parts, bothRoles);
       return [{ ...place, bytes: putTogether(next, bytesOf(parts, combinedRole)) }];
     },
     putBack(kept) {

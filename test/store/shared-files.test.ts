@@ -70,11 +70,12 @@ it('a leaf that is a link to its CA is not written, and the CA stays', async () 
 
 it('a key that is a link to that of the service accounts is not written', async () => {
   await put('apiserver', first);
-  await writeFile(path('sa.key'), 'of the service accounts');
+  const key = '-----BEGIN PRIVATE KEY-----\nof the service accounts\n';
+  await writeFile(path('sa.key'), key);
   await rm(path('apiserver.key'));
   await symlink('sa.key', path('apiserver.key'));
   expect(await renew('apiserver')).toContain('which belongs to the service accounts');
-  expect(await readFile(path('sa.key'), 'utf8')).toBe('of the service accounts');
+  expect(await readFile(path('sa.key'), 'utf8')).toBe(key);
 });
 
 it('half a pair that is that of another leaf is not written', async () => {

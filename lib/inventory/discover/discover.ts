@@ -4,7 +4,6 @@
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { RecoveryError } from '../../errors.ts';
-import { otherDocument } from '../../kubeconfig/other-document.ts';
 import type { Inventory } from '../model.ts';
 import { allDirectories } from '../located.ts';
 import type { Environment } from '../resolve.ts';
@@ -14,6 +13,7 @@ import { discoverEtcd } from './etcd-machine.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
 import { movedPaths, namedFiles } from './named-files.ts';
 import { readStaticPods } from './pod-manifests.ts';
+import { isSignOfControlPlane } from './signs.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
 
 /** `reads`: by component of an adopted machine, the files that its flags name. */
@@ -35,6 +35,8 @@ interface KubeadmQuestion extends Machine {
   readonly directories: Readonly<Record<'kubernetesDir' | 'pkiDir' | 'kubeletDir', string>>;
   /** What the administrator says. */
   readonly given: Environment;
+  /** The place on this machine of a path that a flag names. Default: the same. */
+  readonly moved?: (path: string) => string;
 }
 
 /**
@@ -49,16 +51,17 @@ export async function discoverEnvironment(
   if (inventory.discover === 'etcd') return discoverEtcd(inventory, given, machine.root);
   if (inventory.discover !== 'kubeadm') return { environment: given, notes: [] };
   const directories = directoriesOfKubeadm(allDirectories(inventory, given.directories ?? {}));
+  const moved = movedPaths(allDirectories(inventory, {}), allDirectories(inventory, given.directories ?? {}));
   const { parameters, endpoints, lacks, reads, manifests, notes } = await discoverKubeadm({
     ...machine,
     directories,
     given,
+    moved,
   });
   // An inventory of your own may declare fewer.
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
   );
-  const moved = movedPaths(allDirectories(inventory, {}), allDirectories(inventory, given.directories ?? {}));
   const files = namedFiles(inventory.files, manifests, moved);
   return { environment: { ...given, parameters: Object.fromEntries(declared), files, endpoints, lacks, reads }, notes };
 }
@@ -71,7 +74,7 @@ export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): K
 
 /** Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
 export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discovery> {
-  const { directories, given, root = '/', addresses = ownAddresses } = question;
+  const { directories, given, root = '/', addresses = ownAddresses, moved = (path) => path } = question;
   const { kubernetesDir, pkiDir, kubeletDir } = directories;
   // The CAs alone say nothing: people copy them to a machine before `kubeadm join --control-plane`, which refuses to join
   // where it finds what we would make.
@@ -83,15 +86,18 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     'controller-manager.conf': await conf('controller-manager.conf'),
     'scheduler.conf': await conf('scheduler.conf'),
   };
-  // Services have files of these names, too: their environment, a configuration.
-  const kubeconfigs = Object.entries(own).flatMap(([name, content = '']) =>
-    otherDocument(content) === undefined ? [join(kubernetesDir, name)] : [],
-  );
-  const signs = [manifest, join(pkiDir, 'apiserver.crt'), join(pkiDir, 'apiserver.key'), ...kubeconfigs];
   const manifests = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
   const apiServerManifest = manifests['kube-apiserver'];
-  const there = await Promise.all(signs.map((path) => isOnMachine(join(root, path))));
-  if (apiServerManifest === undefined && !there.includes(true)) {
+  const pki = (name: string): Promise<string | undefined> => text(join(pkiDir, name));
+  const signs = {
+    ...own,
+    manifest: apiServerManifest ?? (await text(manifest)),
+    'apiserver.crt': await pki('apiserver.crt'),
+    'apiserver.key': await pki('apiserver.key'),
+  };
+  // What may not be looked at is there all the same.
+  const isShut = unread.some((note) => /\b(EACCES|EPERM)\b/.test(note));
+  if (!isShut && !isSignOfControlPlane(signs)) {
     const message =
       `Cannot find a control plane of kubeadm on this machine: there is no "${manifest}" and nothing that only a ` +
       'control-plane node has, so nothing is here to be recovered; run this on a control-plane node after `kubeadm init` ' +
@@ -99,6 +105,9 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     throw new RecoveryError('ConfigInvalid', message);
   }
   const kubeletKubeconfig = await conf('kubelet.conf');
+  const clientAuthorities = flagsOf(apiServerManifest ?? '', 'kube-apiserver')?.get('client-ca-file');
+  const authorityFiles = new Set([moved(clientAuthorities ?? join(pkiDir, 'ca.crt')), join(pkiDir, 'ca.crt')]);
+  const authorities = await Promise.all([...authorityFiles].map(text));
   const files: KubeadmFiles = {
     apiServerManifest,
     etcdManifest: manifests['etcd'],
@@ -110,6 +119,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     otherKubeconfigs: [await conf('super-admin.conf'), ...Object.values(own)],
     // What the kubelet takes for its name, and what it was at the last start of the machine.
     hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
+    authorities: authorities.flatMap((pem) => pem ?? []).join('\n'),
   };
   const etcdAuthority = join(pkiDir, 'etcd/ca.crt');
   const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));

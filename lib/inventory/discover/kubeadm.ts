@@ -10,6 +10,8 @@
 //   stackedEtcd, else externalEtcd: the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, the CA of etcd
 import { isIP } from 'node:net';
 import { bareHost } from '../../address.ts';
+import type { KnownServers } from '../../kubeconfig/document.ts';
+import { issuedHere } from '../../pki/issued-here.ts';
 import { checkedHostname } from '../values.ts';
 import type { Endpoints, Feature, Parameters } from '../model.ts';
 import type { Environment } from '../resolve.ts';
@@ -30,6 +32,8 @@ export interface KubeadmFiles {
   /** The others, which name the endpoint of the cluster in older versions. */
   readonly otherKubeconfigs?: readonly (string | undefined)[];
   readonly hostname?: string | undefined;
+  /** The CAs by which the API server knows its clients. */
+  readonly authorities?: string | undefined;
 }
 
 export interface KubeadmSight {
@@ -63,7 +67,8 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
   const nodeName = first(asked['nodeName'], nodeNames(files, etcd));
   const advertised = first(asked['advertiseAddress'], advertisedAddresses(apiServer, etcd, address).filter(isAddress));
   const local = given.endpoints?.local ?? urlOf(advertised, apiServer.get('secure-port'));
-  const known = { ...given.endpoints, ...(local !== undefined && { local }) };
+  const issued = issuedHere(files.authorities);
+  const known = { ...given.endpoints, ...(local !== undefined && { local }), issued };
   const server = first(given.endpoints?.controlPlane, servers(files, advertised, known));
   const range =
     firstServiceIp(apiServer.get('service-cluster-ip-range') ?? '') ?? firstServiceIp(defaults.serviceRange);
@@ -80,7 +85,11 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
   };
   return {
     parameters: { ...found, ...asked },
-    endpoints: { ...(controlPlane !== undefined && { controlPlane }), ...(local !== undefined && { local }) },
+    endpoints: {
+      ...(controlPlane !== undefined && { controlPlane }),
+      ...(local !== undefined && { local }),
+      ...(issued !== undefined && { authorities: files.authorities ?? '' }),
+    },
     lacks: given.lacks ?? [isStacked({ ...sight, apiServer, advertised }) ? 'externalEtcd' : 'stackedEtcd'],
     notes: notesOf(files),
   };
@@ -137,7 +146,7 @@ function advertisedAddresses(
 function servers(
   { kubeletKubeconfig, adminKubeconfig, otherKubeconfigs = [] }: KubeadmFiles,
   advertised: string | undefined,
-  known: Endpoints,
+  known: KnownServers,
 ): readonly (string | undefined)[] {
   const all = [adminKubeconfig, kubeletKubeconfig, ...otherKubeconfigs].map(
     (yaml) => kubeconfigOf(yaml ?? '', known)?.server,
