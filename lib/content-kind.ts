@@ -39,13 +39,19 @@ export function isEnvironmentFile(text: string): boolean {
   return lines.length > 0 && lines.every((line) => assignment.test(line));
 }
 
+/** The kind of what begins as only that does, whatever else is in it: an archive may hold a kubeconfig. */
+export function signedKind(bytes: Uint8Array): string | undefined {
+  const binary = Buffer.from(bytes).toString('latin1');
+  return signatures.find(({ begins, at = 0 }) =>
+    typeof begins === 'string' ? binary.startsWith(begins, at) : begins.test(binary),
+  )?.name;
+}
+
 /** Of what is not empty, with its article: `an archive (gzip)`, `a document of kind KubeletConfiguration`. */
 export function contentKind(bytes: Uint8Array): string {
+  const signed = signedKind(bytes);
+  if (signed !== undefined) return signed;
   const binary = Buffer.from(bytes).toString('latin1');
-  const known = signatures.find(({ begins, at = 0 }) =>
-    typeof begins === 'string' ? binary.startsWith(begins, at) : begins.test(binary),
-  );
-  if (known !== undefined) return known.name;
   const label = /^-----BEGIN ([A-Z0-9 ]{1,40})-----\r?$/m.exec(binary)?.[1];
   if (label !== undefined) return `a PEM block "${label}"`;
   // oxlint-disable-next-line no-control-regex -- these are what is looked for

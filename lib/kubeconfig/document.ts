@@ -54,7 +54,7 @@ export function readKubeconfigView(file: string, bytes: Uint8Array, known: Known
   const other = otherThanKubeconfig(bytes);
   if (other !== undefined) return { foreign: `it is no kubeconfig but ${other}`, isOtherDocument: true };
   const reading = readView(file, bytes, known);
-  if (!('problem' in reading) || !isTornOfOthers(bytes, known)) return reading;
+  if (!('problem' in reading) || !isTornOfOthers(yamlText(bytes), known)) return reading;
   return { foreign: 'it is a damaged kubeconfig of another cluster', isOtherDocument: true };
 }
 
@@ -102,9 +102,8 @@ const whole = (text: string, field: string): readonly string[] =>
   );
 
 /** Where no context can be read any more: it names a server, none of this machine's, and knows it by a CA of others. */
-function isTornOfOthers(bytes: Uint8Array, known: KnownServers): boolean {
+export function isTornOfOthers(text: string, known: KnownServers): boolean {
   if (known.issued === undefined) return false;
-  const text = yamlText(bytes);
   const servers = whole(text, 'server');
   if (servers.length === 0 || servers.some((server) => isHere(server, known))) return false;
   const data = (field: string): readonly Buffer[] => whole(text, field).flatMap((one) => decoded(one) ?? []);

@@ -8,7 +8,7 @@
 //   - a text that is no YAML any more, with one of these fields at the beginning of a line and fewer others there
 //   - a text that ends within the first line of a kubeconfig
 //   - lines of base64 and fields of a kubeconfig, where the rest was zeroed
-import { contentKind, documentKind, isEnvironmentFile } from '../content-kind.ts';
+import { contentKind, documentKind, isEnvironmentFile, signedKind } from '../content-kind.ts';
 import { isMapping, yamlMapping, yamlText } from '../yaml.ts';
 
 /** Which every kubeconfig has, each with the mapping that its items hold. */
@@ -27,7 +27,8 @@ export function otherThanKubeconfig(bytes: Uint8Array): string | undefined {
   const text = whole.replaceAll('\0', '');
   if (text.trim() === '' || text.trim() === '\ufeff') return undefined;
   if (isEnvironmentFile(text)) return 'a file of environment variables';
-  if (text.startsWith('#!')) return contentKind(bytes);
+  const signed = signedKind(bytes);
+  if (signed !== undefined) return signed;
   const value = yamlMapping(text);
   if (isMapping(value) && Object.keys(value).length > 0) return isOwnMapping(value) ? undefined : documentKind(value);
   if (isTornText(text) || (whole !== text && isZeroedText(text))) return undefined;
@@ -54,7 +55,9 @@ function isOwnMapping(value: Readonly<Record<string, unknown>>): boolean {
 const hasItems = (list: unknown, field: string): boolean =>
   Array.isArray(list) && list.some((item: unknown) => isMapping(item) && Object.hasOwn(item, field));
 
-const fieldAtBegin = /^(?:- )?["']?([A-Za-z][\w.-]*)["']?[ \t]*:/gm;
+const fieldAtBegin = /^["']?([A-Za-z][\w.-]*)["']?[ \t]*:/gm;
+const listAtBegin = /^["']?(clusters|contexts|users)["']?[ \t]*:[ \t]*(?:$|\[|null)/gm;
+const ownContext = /^["']?(current-context)["']?[ \t]*:/gm;
 const fieldAnywhere = /(?:^|[{,\s])["']?([A-Za-z][\w.-]*)["']?[ \t]*:/gm;
 const firstLines = ['apiVersion: v1', 'kind: Config', 'clusters:', 'current-context:', 'contexts:', 'users:'];
 const jsonBegins =
@@ -72,8 +75,9 @@ function isTornText(text: string): boolean {
     const before = yamlMapping(lines.slice(0, -1).join('\n'));
     if (lines.length === 1 || (before !== undefined && isOwnMapping(before))) return true;
   }
-  const own = new Set(namesIn(text, fieldAtBegin).filter((name) => essential.includes(name)));
-  const others = new Set(namesIn(text, fieldAtBegin).filter((name) => !isOwnField(name)));
+  const own = new Set([...namesIn(text, listAtBegin), ...namesIn(text, ownContext)]);
+  const isOwn = (name: string): boolean => ofDocument.includes(name) || ofCredentials.test(name);
+  const others = new Set(namesIn(text, fieldAtBegin).filter((name) => !isOwn(name)));
   if (own.size > 0) return others.size < own.size || (others.size === own.size && hasCredentials(text));
   // Cut off at both ends, or its lists are damaged: then its credentials are within.
   return others.size < 2 && hasCredentials(text) && namesIn(text, fieldAnywhere).filter(isOwnField).length > 2;

@@ -6,7 +6,7 @@
 //   - the BEGIN or END line of a block of its role, whole or with one character damaged, whatever the block holds
 //   - a text that ends within its first BEGIN line, or that begins within its last END line
 //   - lines of base64 as PEM has them, where the rest was zeroed, or up to a part of an END line
-import { contentKind } from '../content-kind.ts';
+import { contentKind, signedKind } from '../content-kind.ts';
 
 export type PemRole = 'certificate' | 'key';
 
@@ -23,7 +23,8 @@ export function otherThanPem(bytes: Uint8Array, roles: readonly PemRole[]): stri
   const whole = Buffer.from(bytes).toString('latin1');
   const text = whole.replaceAll('\0', '');
   if (text.trim() === '') return undefined;
-  if (text.startsWith('#!')) return contentKind(bytes);
+  const signed = signedKind(bytes);
+  if (signed !== undefined) return signed;
   const wanted = roles.flatMap((role) => labels[role]);
   const there = [...text.matchAll(/-(?:BEGIN|END) ([^-\n]{3,40}?)-{2}/g)].flatMap(([, label]) => label ?? []);
   if (there.some((label) => wanted.some((one) => isLike(label, one)))) return undefined;

@@ -136,7 +136,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     authorities: rowsOf(authorities),
     own: rowsOf(own),
     served,
-    notes: [...notes, ...listed.flatMap(absenceNote)],
+    notes: [...notes, ...listed.flatMap(absenceNote), ...told.flatMap((one) => noteOfOthers(one, input.facts))],
     recheckAt,
   };
 }
@@ -148,6 +148,13 @@ export const nodeRows = ({ certificates, authorities, own }: NodeStatus): readon
 ];
 
 export const isDifferent = ({ state }: ServedCertificate): boolean => state === 'different';
+
+/** Credentials of others that work need nobody, and are not to be taken for credentials of this cluster. */
+function noteOfOthers({ artefact, row }: Told, facts: Facts): readonly string[] {
+  const fact = facts.get(artefact.name);
+  const isKept = fact !== undefined && isKeptByOthers(fact) && row.action === 'keep';
+  return isKept ? [`${artefact.name}: ${row.message}`] : [];
+}
 
 function absenceNote({ artefact, row }: Told): readonly string[] {
   if (artefact.kind !== 'target' || row.state !== 'MISSING' || artefact.presence !== 'optional') return [];
