@@ -142,6 +142,7 @@ for (const [turn, kind] of kinds.entries()) {
     withAuthorities: turn % 4 === 0 && isOfAnother !== true,
     fits: ({ role }) => !of.includes(role),
   });
+  if (touched.length === 0) continue;
   for (const { path } of touched) await writeFile(path, content);
   await judge(kind, touched);
   await putBack();
