@@ -205,8 +205,8 @@ const flagTable = {
     ...out,
   },
   restore: {
-    '--generation <number>': { help: 'which copy is put back (default: the youngest)' },
-    '--force': { help: 'put back an expired copy although what is there is valid' },
+    '--generation <number>': { help: 'which copy is put back (default: the youngest of use)' },
+    '--force': { help: 'put back an expired or useless copy although what is there is valid' },
   },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, FlagColumns>>>>;
 
