@@ -230,7 +230,12 @@ async function expireAll(machine: KubeadmMachine, signers: (file: string) => boo
       artefacts: artefacts.map((one) =>
         one.kind !== 'target'
           ? one
-          : { commonName: 'system:kube-controller-manager', issuer: 'ca', ...one, hostnames: [...one.hostnames, 'localhost'] },
+          : {
+              commonName: 'system:kube-controller-manager',
+              issuer: 'ca',
+              ...one,
+              hostnames: [...one.hostnames, 'localhost'],
+            },
       ),
     },
     store,
