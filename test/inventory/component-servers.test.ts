@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { componentServers } from '../../lib/inventory/discover/component-servers.ts';
+import { allDirectories, allFiles } from '../../lib/inventory/located.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { kubeconfigOf } from '../support/certificates/kubeconfig.ts';
 import { authority, leaf } from '../pki/authority.ts';
@@ -14,11 +15,11 @@ const embedded = (pem: string): string =>
   kubeconfigOf({ server: balancer }, { 'client-certificate-data': Buffer.from(pem).toString('base64') });
 const linked = kubeconfigOf({ server: balancer }, { 'client-certificate': '/var/lib/kubelet/pki/client.pem' });
 
-const { artefacts } = loadPreset('kubeadm');
-const places = {
-  directories: { kubernetesDir: '/etc/kubernetes', pkiDir: '/etc/kubernetes/pki', kubeletDir: '/var/lib/kubelet' },
-  files: { caFile: '/ssl/ca.crt', caKeyFile: '/ssl/ca.key', schedulerKubeconfig: '/etc/kubernetes/own.conf' },
-};
+const inventory = loadPreset('kubeadm');
+const { artefacts } = inventory;
+const directories = allDirectories(inventory, {});
+const named = { caFile: '/ssl/ca.crt', caKeyFile: '/ssl/ca.key', schedulerKubeconfig: '/etc/kubernetes/own.conf' };
+const places = { directories, files: allFiles(inventory, { directories, files: named }) };
 const serversOf = (files: Readonly<Record<string, string>>): Promise<readonly string[]> =>
   componentServers(artefacts, places, async (file) => ({ '/ssl/ca.crt': ca.certificate.pem, ...files })[file]);
 
