@@ -1,4 +1,5 @@
-// Four projects by cost. `npm run unit -- test/plan` answers in about a second; `npm test` runs them all.
+// Four projects by cost. `npm run unit -- test/plan` answers in about a second; `npm test` runs a part of each, and
+// `npm run test:all` all of them.
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
@@ -32,53 +33,52 @@ class KillsFirst extends BaseSequencer {
   }
 }
 
-export default defineConfig({
-  test: {
-    sequence: { sequencer: KillsFirst },
-    projects: [
-      {
-        test: {
-          name: 'unit',
-          // No process is started, and nothing but a temporary directory is written.
-          include: [...unit],
-          // A hanging test is to be found, a slow machine is none.
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
-          env,
-        },
-      },
-      {
-        test: {
-          name: 'stories',
-          // Processes that are started and killed, simulated years, interleavings, faults of each system call.
-          include: [...stories],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
-          env,
-        },
-      },
-      {
-        test: {
-          name: 'integration',
-          include: ['test/integration/**/*.test.ts'],
-          testTimeout: 300_000,
-          hookTimeout: 900_000,
-          ...besideOthers,
-          globalSetup: ['test/support/cluster/global-setup.ts'],
-          env,
-        },
-      },
-      {
-        test: {
-          name: 'e2e',
-          include: ['test/e2e/**/*.test.ts'],
-          testTimeout: 600_000,
-          hookTimeout: 900_000,
-          ...besideOthers,
-          globalSetup: ['test/support/node/global-setup.ts'],
-          env,
-        },
-      },
-    ],
+export const sequencer = KillsFirst;
+
+export const projects = [
+  {
+    test: {
+      name: 'unit',
+      // No process is started, and nothing but a temporary directory is written.
+      include: [...unit],
+      // A hanging test is to be found, a slow machine is none.
+      testTimeout: 60_000,
+      hookTimeout: 60_000,
+      env,
+    },
   },
-});
+  {
+    test: {
+      name: 'stories',
+      // Processes that are started and killed, simulated years, interleavings, faults of each system call.
+      include: [...stories],
+      testTimeout: 60_000,
+      hookTimeout: 60_000,
+      env,
+    },
+  },
+  {
+    test: {
+      name: 'integration',
+      include: ['test/integration/**/*.test.ts'],
+      testTimeout: 300_000,
+      hookTimeout: 900_000,
+      ...besideOthers,
+      globalSetup: ['test/support/cluster/global-setup.ts'],
+      env,
+    },
+  },
+  {
+    test: {
+      name: 'e2e',
+      include: ['test/e2e/**/*.test.ts'],
+      testTimeout: 1_800_000,
+      hookTimeout: 1_800_000,
+      ...besideOthers,
+      globalSetup: ['test/support/node/global-setup.ts'],
+      env,
+    },
+  },
+];
+
+export default defineConfig({ test: { sequence: { sequencer }, projects } });

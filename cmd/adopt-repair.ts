@@ -5,7 +5,7 @@ import { machineLockDir } from '../lib/adopt/manifests-lock.ts';
 import { podLayout } from '../lib/adopt/pod-files.ts';
 import type { AdoptionRecord } from '../lib/adopt/record.ts';
 import { runRepair } from '../lib/adopt/repair.ts';
-import { parseToolConfig } from '../lib/config/load.ts';
+import { parseRepairConfig } from '../lib/config/load.ts';
 import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
 import { kubeconfigFile } from '../lib/install/layout.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
@@ -29,7 +29,7 @@ export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io):
     const message = 'must be left out: a repair adds what the last adoption did; adopt again for another image';
     all.push({ path: '--image', kind: 'conflict', message });
   }
-  const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems: all });
+  const config = parseRepairConfig({ ...configInput(orKubeadm(flags), io), problems: all });
   const connecting = connectingOf(config, io);
   const { directory } = options;
   const credentials = (record: AdoptionRecord): readonly string[] =>

@@ -7,12 +7,13 @@ import { parseToolConfig } from '../lib/config/load.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
 import { installApprover, removeApprover } from '../lib/install/approver-apply.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
-import { directoriesOfKubeadm, discoverKubeadm } from '../lib/inventory/discover/discover.ts';
+import { directoriesOfKubeadm, discoverKubeadm } from '../lib/inventory/discover/kubeadm-machine.ts';
 import { problemsError } from '../lib/problems.ts';
+import { version } from '../lib/program.ts';
 import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { configInput, installFlags, type InstallLine, orKubeadm } from './read-config.ts';
-import { type Io, version } from './runtime.ts';
+import type { Io } from './runtime.ts';
 
 type ApproverLine = InstallLine & FlagsOf<'init approver'>;
 

@@ -3,8 +3,9 @@
 import { Command, CommanderError, Option } from 'commander';
 import { type FlagOwner, flagRows, type FlagsOf, isRepeatable } from '../lib/config/flags.ts';
 import { errorText } from '../lib/errors.ts';
+import { programText } from '../lib/program.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
-import { type Io, version } from './runtime.ts';
+import type { Io } from './runtime.ts';
 
 const name = 'kube-cert-recovery';
 const usage = `Usage: ${name} --mode=regen|syncer|approver[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
@@ -38,7 +39,7 @@ function program(io: Io) {
   const outcome: { exit: number } = { exit: exitCodes.done };
   const command = new Command(name)
     .description('Zero-touch certificate recovery for Kubernetes control planes')
-    .version(version, '-V, --version', 'print the version')
+    .version(programText, '-V, --version', 'print version, commit and date of the build')
     .helpOption('-h, --help', 'print this help')
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({ writeOut: (text) => void io.stdout.write(text), writeErr: (text) => void io.stderr.write(text) })

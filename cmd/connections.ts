@@ -12,8 +12,9 @@ import { createApiStore } from '../lib/store/api-store.ts';
 import { locationText, type Store, createStore } from '../lib/store/store.ts';
 import { type Clock, systemClock } from '../lib/clock.ts';
 import { createLog, type Log } from '../lib/log.ts';
+import { version } from '../lib/program.ts';
 import { waitAtMost } from '../lib/retry.ts';
-import { type Io, version } from './runtime.ts';
+import type { Io } from './runtime.ts';
 
 export interface Connecting {
   /** With `once: false` the process lasts, and waits for a kubeconfig that cannot be used yet. */

@@ -3,7 +3,7 @@ import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
 import type { Log } from '../lib/log.ts';
 import type { ArtefactReport, RegenReport } from '../lib/regen/journal.ts';
 import { isPartlyUnknown, nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
-import type { StatusReport } from '../lib/status/report.ts';
+import type { StatusReport, StatusRow } from '../lib/status/report.ts';
 
 export const exitCodes = {
   done: 0,
@@ -32,6 +32,8 @@ export interface UnmetCondition {
   readonly message: string;
   /** An administrator must bring it, or the CA that would sign it. */
   readonly byHand?: boolean | undefined;
+  /** A wrong setting of one entry, which was left out. */
+  readonly isSetting?: boolean;
 }
 
 export function unmetConditions({ gaveUp, artefacts }: RegenReport): readonly UnmetCondition[] {
@@ -49,15 +51,21 @@ export function isUnmet({ action, outcome }: ArtefactReport): boolean {
 
 /**
  * Of what ends in good order: whether something is left that is not as it should be. Where only certificates of somebody
- * else's CA are left, all has been done that can be done here.
+ * else's CA are left, all has been done that can be done here; where only a setting is wrong, all that was asked for.
  */
 export function exitOfUnmet(unmet: readonly UnmetCondition[]): ExitCode {
   if (unmet.length === 0) return exitCodes.done;
-  return unmet.every(({ byHand = false }) => byHand) ? exitCodes.byHand : exitCodes.failed;
+  const others = unmet.filter(({ isSetting = false }) => !isSetting);
+  if (others.length === 0) return exitCodes.usage;
+  return others.every(({ byHand = false }) => byHand) ? exitCodes.byHand : exitCodes.failed;
+}
+
+interface Seen extends Pick<StatusReport, 'class'> {
+  readonly rows: readonly Partial<Pick<StatusRow, 'state'>>[];
 }
 
 /** Of `status`: scripts see the worst that there is. */
-export function exitOfStatus({ rows, class: state }: Pick<StatusReport, 'rows' | 'class'>): ExitCode {
+export function exitOfStatus({ rows, class: state }: Seen): ExitCode {
   if (rows.some((row) => row.state === 'UNKNOWN')) return exitCodes.failed;
   if (state !== 'healthy') return exitCodes.expired;
   return rows.some((row) => row.state === 'EXPIRING') ? exitCodes.expiring : exitCodes.done;
@@ -71,5 +79,6 @@ export function exitOfNode(status: NodeStatus): ExitCode {
   if (!rows.some((row) => row.state === 'UNKNOWN') && rows.some(({ byHand }) => byHand)) return exitCodes.byHand;
   // What would be renewed before the kubelet starts is no fault of today.
   if (status.isForecast && status.class === 'recovering' && status.isArmed) return exitCodes.expiring;
-  return exitOfStatus({ rows: [...rows, ...(adopted?.objects?.rows ?? [])], class: status.class });
+  const inMemory = status.served.flatMap(({ ends }) => (ends === undefined ? [] : [{ state: ends }]));
+  return exitOfStatus({ rows: [...rows, ...inMemory, ...(adopted?.objects?.rows ?? [])], class: status.class });
 }

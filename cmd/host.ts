@@ -1,6 +1,6 @@
 // `init host` and `uninstall host`: systemd units by which this machine heals itself before each start of the kubelet,
 // and while it runs.
-import { existsSync, realpathSync } from 'node:fs';
+import { existsSync, readlinkSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { ToolConfig } from '../lib/config/load.ts';
@@ -51,13 +51,16 @@ import {
   resolveHere,
 } from './read-config.ts';
 
+type HostPlace = Pick<Io, 'cwd' | 'env'>;
+
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 
-export function hostFlags({ executable, workerTokenFile: _of, ...line }: HostLine, cwd: string) {
+export function hostFlags({ executable, workerTokenFile: _of, ...line }: HostLine, { cwd, env }: HostPlace) {
   const refused = flagRows.filter((row) => row.units === 'refused' && typedValue(line, row) !== undefined);
   const message = 'must be left out: the units of this host do not use it';
   const problems = refused.map(({ flag }): Problem => ({ path: flag, kind: 'conflict', message }));
-  const program = executable === undefined ? ownLauncher() : resolve(cwd, executable);
+  const calledAs = env['KUBE_CERT_RECOVERY_CALLED'];
+  const program = executable === undefined ? ownLauncher(calledAs) : resolve(cwd, executable);
   if (!isExecutable(program)) {
     const wanted = `must name the program that the units start; "${program}" is no file that can be executed`;
     problems.push({ path: '--executable', kind: 'invalid', message: wanted });
@@ -65,9 +68,23 @@ export function hostFlags({ executable, workerTokenFile: _of, ...line }: HostLin
   return { flags: orKubeadm(line), executable: program, problems };
 }
 
-/** dist/kube-cert-recovery starts what lies in dist/app. */
-function ownLauncher(): string {
-  return fileURLToPath(new URL('../kube-cert-recovery', import.meta.url));
+/**
+ * dist/kube-cert-recovery starts what lies in dist/app. The path by which it was called (the launcher says it) is kept as
+ * far as it leads through links to directories: they are flipped to another version, and units must start that one then.
+ */
+function ownLauncher(calledAs = ''): string {
+  const own = fileURLToPath(new URL('../kube-cert-recovery', import.meta.url));
+  const called = fileBehind(calledAs);
+  return realOf(called) === own ? called : own;
+}
+
+/** The file that a link such as one in /usr/local/bin names; links to directories on its way stay. */
+function fileBehind(path: string, depth = 0): string {
+  try {
+    return depth > 40 ? path : fileBehind(resolve(dirname(path), readlinkSync(path)), depth + 1);
+  } catch {
+    return path; // no link, or not there
+  }
 }
 
 /** The same inventory for the units as for this command, whatever directory they start in. */
@@ -117,7 +134,7 @@ export function realOf(path: string): string {
 const usual: readonly string[] = [defaultBackupDir, defaultLockDir];
 
 export async function initHostCommand({ out, ...line }: HostLine, io: Io, machine?: HostMachine): Promise<number> {
-  const { flags, executable, problems } = hostFlags(line, io.cwd);
+  const { flags, executable, problems } = hostFlags(line, io);
   const config = parseToolConfig({ ...configInput(flags, io), problems });
   refuseWorker(allDirectories(config.inventory, config.environment.directories ?? {}));
   const adoption = out === undefined ? {} : { adoptionDirectory: resolve(io.cwd, out) };
@@ -213,7 +230,7 @@ export async function uninstallHostCommand(
   io: Io,
   machine?: HostMachine,
 ): Promise<number> {
-  const { flags, problems } = hostFlags({ ...line, executable: '/proc/self/exe' }, io.cwd);
+  const { flags, problems } = hostFlags({ ...line, executable: '/proc/self/exe' }, io);
   const { dryRun, backupDir } = parseToolConfig({ ...configInput(flags, io), problems });
   const units = await removeHost(unitPaths(undefined, hostServices), {
     ...(machine ?? thisMachine(io.signal)),

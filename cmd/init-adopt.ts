@@ -11,7 +11,7 @@ import { installedSettings } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import type { Api } from '../lib/install/apply.ts';
 import { adoptedNodes } from '../lib/install/install-record.ts';
-import { directoriesOfKubeadm, discoverKubeadm, type Discovery } from '../lib/inventory/discover/discover.ts';
+import { directoriesOfKubeadm, discoverKubeadm, type Discovery } from '../lib/inventory/discover/kubeadm-machine.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Problem } from '../lib/problems.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';

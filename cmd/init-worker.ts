@@ -22,7 +22,7 @@ export async function initWorkerCommand(
   io: Io,
   machine?: HostMachine,
 ): Promise<number> {
-  const { flags, executable, problems } = hostFlags(line, io.cwd);
+  const { flags, executable, problems } = hostFlags(line, io);
   const config = parseToolConfig({ ...configInput(flags, io), problems });
   const {
     kubernetesDir = '',

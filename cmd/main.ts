@@ -13,8 +13,19 @@ function endInAnyCase(): void {
   }, lastResortMs).unref();
 }
 
+/** Names a module that is absent, without Node's stack: the folder was copied in part, or is just being replaced. */
+function refuseIncomplete(err: unknown): never {
+  const { code, url = '' } = err as NodeJS.ErrnoException & { readonly url?: string };
+  if (code !== 'ERR_MODULE_NOT_FOUND') throw err;
+  process.stderr.write(
+    `Cannot run kube-cert-recovery: "${decodeURI(url.replace('file://', ''))}" is absent; its folder must be complete. ` +
+      'Copy it whole, beside the present one, and flip the link (README, "Get it onto a node").\n',
+  );
+  process.exit(1);
+}
+
 async function main(): Promise<void> {
-  const { run } = await import('./cli.ts');
+  const { run } = await import('./cli.ts').catch(refuseIncomplete);
   const stop = new AbortController();
   const asked = (name: NodeJS.Signals): void => {
     stop.abort(name);

@@ -11,7 +11,7 @@ import { readNote, writeNote } from '../lib/host/notes.ts';
 import { bootId } from '../lib/host/proc.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
 import { leaderLeases } from '../lib/inventory/leader-leases.ts';
-import { isFile } from '../lib/inventory/places.ts';
+import { fileDirectories, isFile } from '../lib/inventory/places.ts';
 import { readBy } from '../lib/inventory/resolve.ts';
 import { EventRecorder } from '../lib/kube/events.ts';
 import { Breakers } from '../lib/kube/circuit-breaker.ts';
@@ -22,6 +22,7 @@ import { createProver } from '../lib/proof/prove.ts';
 import { createOtherClocks } from '../lib/regen/other-clocks.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
 import type { Sources } from '../lib/plan/gather-offers.ts';
+import { version } from '../lib/program.ts';
 import { runRegen } from '../lib/regen/run.ts';
 import { releaseAfterBoot } from '../lib/regen/boot-leases.ts';
 import { observeBoot, releaseStaleLeases } from '../lib/regen/stale-leases.ts';
@@ -34,7 +35,7 @@ import { defaultKeyAlgorithm } from '../lib/well-known.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
 import { clocksAskedAs, hostIdentity } from './host-identity.ts';
 import { createHostRestarts, createPodRestarts, type HostRestarts } from './restarts.ts';
-import { type Runtime, version } from './runtime.ts';
+import type { Runtime } from './runtime.ts';
 
 type Unmet = Promise<readonly UnmetCondition[]>;
 
@@ -149,6 +150,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
   const runtime = { ...given, resolved: await withLifeOfCluster(mode, given, asHost) };
   const { resolved } = runtime;
   const restarts = createHostRestarts(mode, disk, runtime);
+  const directories = fileDirectories(resolved.artefacts.map(({ location }) => location));
   const isByHand = (once || dryRun) && given.isOfUnit !== true;
   // When a run of the timer has last logged how everything stands: the note keeps that line to one a day and boot.
   const keepsNote = once && !dryRun && !isByHand;
@@ -180,8 +182,8 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
           if (connection === undefined || dryRun) return;
           released = releaseStaleLeases({ ...runtime, connection, leases, boot, mayHaveRenewed: !wasAway });
         },
-        lockDisk: () => lockHost({ ...runtime, lockDir }),
-        refuseBesideOthers: refuseBesideKubeadm,
+        lockDisk: () => lockHost({ ...runtime, lockDir, directories }),
+        refuseBesideOthers: () => refuseBesideKubeadm(directories),
       });
     const places = await management?.sourcesOf(mode);
     let report = await pass(places);
@@ -202,6 +204,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
       const notes = { directory: lockDir, boot: bootId() };
       released = Promise.all([released, releaseAfterBoot({ ...runtime, asHost, leases, boot, notes })]);
     }
+    if (once && !dryRun && !mode.restart) await restarts.observe();
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
     if (once && !dryRun) await restarts.publishAuthority();
     await askLife(mode, runtime, asHost);

@@ -16,9 +16,10 @@ import { approverAuthorityFile, defaultDirectory } from '../lib/install/layout.t
 import type { Log } from '../lib/log.ts';
 import { type Certificate, leadingCertificate, wholeCertificates } from '../lib/pki/certificate.ts';
 import { succeededBy } from '../lib/pki/successor.ts';
+import { version } from '../lib/program.ts';
 import type { Store } from '../lib/store/store.ts';
 import { type HostIdentity, unlessStarting } from './host-identity.ts';
-import { type Runtime, version } from './runtime.ts';
+import type { Runtime } from './runtime.ts';
 
 const timeoutMs = 5_000;
 

@@ -15,9 +15,10 @@ import { installedPresets } from '../lib/inventory/preset.ts';
 import { resolve as resolveInventory } from '../lib/inventory/resolve.ts';
 import type { Log } from '../lib/log.ts';
 import type { ClockFacts } from '../lib/plan/clock-rules.ts';
+import { builtAt as thisBuild } from '../lib/program.ts';
 import { nearest, valueText } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
-import { builtAt as thisBuild, type Io } from './runtime.ts';
+import type { Io } from './runtime.ts';
 
 export type CommandLine = FlagsOf<'all' | 'modes'>;
 export type InstallLine = CommandLine & FlagsOf<'init' | 'uninstall'>;

@@ -12,11 +12,12 @@ import { allDirectories } from '../lib/inventory/located.ts';
 import { isCode, RecoveryError, systemCode } from '../lib/errors.ts';
 import { createLog } from '../lib/log.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
+import { version } from '../lib/program.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { connect } from './connections.ts';
 import { exitCodes, exitOfFailure } from './exit-codes.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
-import { type Io, version } from './runtime.ts';
+import type { Io } from './runtime.ts';
 
 type RenewLine = CommandLine & FlagsOf<'renew-worker'>;
 

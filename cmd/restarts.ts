@@ -12,6 +12,8 @@ import type { KubeConnection } from '../lib/kube/kube.ts';
 import { serverAddress } from '../lib/address.ts';
 import type { RegenReport } from '../lib/regen/journal.ts';
 import { type Component, componentsOf } from '../lib/restart/decide.ts';
+import { lookForFormer, markFormer } from '../lib/restart/former-files.ts';
+import { markLoopback } from '../lib/restart/loopback-restart.ts';
 import { restartMarked, type RestartOutcome } from '../lib/restart/host-restarts.ts';
 import { createMarkingStore, Markers, type RestartNotes } from '../lib/restart/markers.ts';
 import {
@@ -38,6 +40,8 @@ export interface HostRestarts {
   /** Taken before what is still valid is renewed; undefined where that is not done, or no API is known. */
   readonly renewalLease?: RenewalLease | undefined;
   finish(report: RegenReport): Promise<readonly UnmetCondition[]>;
+  /** Notes for the run that restarts what lies here now, before processes start that read it. Never rejects. */
+  observe(): Promise<void>;
   /** The end of what kube-apiserver serves, which is what lies on disk; undefined while that is not so. */
   servedNotAfter(): Promise<Date | undefined>;
   /** What kubeadm publishes for everybody has the CA of this machine. */
@@ -52,12 +56,18 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
   const notes = { directory: mode.lockDir, boot: bootId(), onFailed };
   const markers = new Markers(notes);
   const identity = hostIdentity(disk, runtime);
-  const renewalLease = createRenewalLease(mode, identity, { store: disk, runtime, notes });
+  const lease = createRenewalLease(mode, identity, { store: disk, runtime, notes });
+  const observe = (): ReturnType<typeof lookForFormer> => lookForFormer({ components, resolved, notes, clock }, 'keep');
   return {
     store: createMarkingStore(disk, components, markers),
-    renewalLease,
+    renewalLease: mode.policy.ahead === undefined ? undefined : lease,
+    async observe() {
+      await observe();
+    },
     async finish(report) {
       const proving = provingOptions(disk, components, runtime);
+      await markFormer(await observe(), { ...proving, markers });
+      await markLoopback({ ...proving, markers, lease });
       const unmet = new Set(report.artefacts.filter(isUnmet).map(({ artefact }) => artefact));
       // What cannot be renewed here is no fault of this renewal.
       const hasFailed = report.artefacts.some(({ action, outcome }) => action === 'renew' && outcome === 'failed');
@@ -81,9 +91,7 @@ export function createHostRestarts(mode: RegenConfig, disk: Store, runtime: Runt
       const fresh = isIdle ? [] : wantedOf(outcomes, clock.now());
       const unproven = await proveAll(fresh, notes, proving);
       const all = [...failures, ...unproven];
-      await renewalLease?.settle(
-        async () => all.length === 0 && !hasFailed && (await etcdProblem(proving)) === undefined,
-      );
+      await lease?.settle(async () => all.length === 0 && !hasFailed && (await etcdProblem(proving)) === undefined);
       return all.map((message) => ({ message }));
     },
     async servedNotAfter() {
@@ -113,14 +121,17 @@ interface Renewing {
   readonly notes: RestartNotes;
 }
 
-/** Only a run that restarts and proves knows when it may be given back. */
+/**
+ * Only a run that restarts and proves knows when it may be given back. Without renewals ahead of time it is taken for a
+ * restart of kube-apiserver alone.
+ */
 function createRenewalLease(
-  { policy, restart }: RegenConfig,
+  { restart }: RegenConfig,
   identity: HostIdentity | undefined,
   { store, runtime, notes }: Renewing,
 ): RenewalLease | undefined {
   const { hostName, once, clock, log, signal } = runtime;
-  if (!restart || !once || policy.ahead === undefined || identity === undefined) return undefined;
+  if (!restart || !once || identity === undefined) return undefined;
   const holder = (): Promise<string> => nodeNameHere(store, runtime);
   return new RenewalLease({ withConnection: identity.asHost, holder, hostName, notes, clock, log, signal });
 }

@@ -22,7 +22,7 @@ import { exitCodes } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
 import { lockHost } from '../lib/host/sole-writer.ts';
 import { configInput, type CommandLine, orKubeadm, resolveHere } from './read-config.ts';
-import { isFile } from '../lib/inventory/places.ts';
+import { fileDirectories, isFile } from '../lib/inventory/places.ts';
 import { table } from '../lib/table.ts';
 
 export type RestoreLine = CommandLine & FlagsOf<'restore'>;
@@ -60,7 +60,13 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
     io.stdout.write(`Would restore ${name} of ${keptText(wanted)} (generation ${wanted.generation})\n`);
     return exitCodes.done;
   }
-  const lock = await lockHost({ lockDir, once: true, clock: systemClock, signal: io.signal });
+  const lock = await lockHost({
+    lockDir,
+    directories: fileDirectories([wanted.location]),
+    once: true,
+    clock: systemClock,
+    signal: io.signal,
+  });
   try {
     const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed: tell });
     const asItWas = wanted.unusable !== undefined;

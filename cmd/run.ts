@@ -1,14 +1,16 @@
 // The command without a name: runs modes. From here on all that happens is told by log lines.
 import { systemClock } from '../lib/clock.ts';
-import { parseConfig } from '../lib/config/load.ts';
+import { parseRunConfig } from '../lib/config/load.ts';
 import type { Config } from '../lib/config/load.ts';
 import { writesToJournal } from '../lib/host/systemd.ts';
 import { createLog } from '../lib/log.ts';
+import { problemText } from '../lib/problems.ts';
 import type { Log } from '../lib/log.ts';
+import { builtAt, version } from '../lib/program.ts';
 import { exitCodes, exitOfFailure, exitOfUnmet } from './exit-codes.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
-import { builtAt, type Io, version } from './runtime.ts';
+import type { Io } from './runtime.ts';
 
 /** What a reader of the log wants to know of the configuration; the inventory by its name. */
 function summary({ inventory, ...config }: Config): Record<string, unknown> {
@@ -22,21 +24,24 @@ function stopped(log: Log, { signal }: Io): number {
 }
 
 export async function runCommand(line: CommandLine, io: Io): Promise<number> {
-  const config = parseConfig(configInput(line, io));
+  const { config, leftOut } = parseRunConfig(configInput(line, io));
   const log = createLog({ ...config.log, write: (text) => void io.stderr.write(text) });
   // A timer starts a single pass every minute, and nearly all of them find nothing to do.
   const level = config.once ? 'debug' : 'info';
   log[level]('process.started', { version });
   log[level]('config.loaded', { config: summary(config) });
+  const wrong = leftOut.map((problem) => ({ message: `left out: ${problemText(problem)}`, isSetting: true }));
+  for (const { message } of config.once ? [] : wrong) log.error('config.partial', { message });
   try {
     const { runModes } = await import('./modes.ts');
-    const unmet = await runModes(config, {
+    const met = await runModes(config, {
       clock: systemClock,
       log,
       signal: io.signal,
       builtAt,
       isOfUnit: writesToJournal(io.env),
     });
+    const unmet = config.once ? [...met, ...wrong] : met;
     if (io.signal.aborted || unmet.length === 0) return stopped(log, io);
     log.error('process.failed', { err: unmet.map(({ message }) => message).join('; ') });
     return exitOfUnmet(unmet);

@@ -1,4 +1,4 @@
-// What a command gets from its process, what the build says of itself, and what the modes of one process share.
+// What a command gets from its process, and what the modes of one process share.
 import type { Clock } from '../lib/clock.ts';
 import type { Config } from '../lib/config/load.ts';
 import type { Health } from '../lib/health.ts';
@@ -22,15 +22,6 @@ export interface Io {
   /** Aborts when the process is asked to stop. */
   readonly signal: AbortSignal;
 }
-
-// Replaced by the build; the fallbacks are for a run from the sources.
-declare const VERSION: string;
-declare const BUILT_AT: string;
-
-export const version: string = typeof VERSION === 'undefined' ? 'development' : VERSION;
-
-/** No correct clock shows an earlier time. */
-export const builtAt: Date = new Date(typeof BUILT_AT === 'undefined' ? '2026-11-01T00:00:00Z' : BUILT_AT);
 
 export interface Runtime extends Pick<Config, 'once' | 'dryRun'> {
   readonly config: Config;

@@ -18,6 +18,7 @@ import { resolve } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
+import { formerHere } from '../lib/restart/former-files.ts';
 import { waitingServices } from '../lib/restart/host-restarts.ts';
 import { Markers } from '../lib/restart/markers.ts';
 import { renderNode, type StatusFormat } from '../lib/status/print.ts';
@@ -111,7 +112,7 @@ async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): P
     at,
     adopted: adoption?.sight,
     sources: at === undefined ? await sourcesToAsk(config, io) : undefined,
-    stale: at === undefined ? await waitingHere(resolved, config) : [],
+    ...(at === undefined && (await runningHere(resolved, config))),
     signal,
   });
   stdout.write(renderNode(status, output));
@@ -131,10 +132,15 @@ async function sourcesToAsk(config: ToolConfig, io: Io) {
   };
 }
 
-/** What earlier runs have left to be restarted; nothing where their notes are closed to us. */
-function waitingHere(resolved: Resolved, { lockDir }: ToolConfig): Promise<readonly string[]> {
-  const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed: () => undefined });
-  return process.getuid?.() === 0 ? waitingServices(componentsOf(resolved), markers) : Promise.resolve([]);
+/** Processes that run with files of before; none where processes and notes are closed to us. */
+async function runningHere(resolved: Resolved, { lockDir }: ToolConfig) {
+  if (process.getuid?.() !== 0) return {};
+  const notes = { directory: lockDir, boot: bootId(), onFailed: () => undefined };
+  const [components, markers] = [componentsOf(resolved), new Markers(notes)];
+  return {
+    stale: await waitingServices(components, markers),
+    former: await formerHere({ components, resolved, notes, markers, clock: systemClock }),
+  };
 }
 
 /** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */

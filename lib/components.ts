@@ -31,3 +31,5 @@ export const controlPlane: Readonly<Record<ComponentName, ControlPlaneComponent>
 export const componentNames = Object.keys(controlPlane) as readonly ComponentName[];
 
 export const isStaticPod = (name: string): name is StaticPod => (staticPods as readonly string[]).includes(name);
+
+export const isComponent = (name: string): name is ComponentName => Object.hasOwn(controlPlane, name);

@@ -9,6 +9,7 @@ export type LogEvent =
   | 'process.stopped'
   | 'process.failed'
   | 'config.loaded'
+  | 'config.partial'
   | 'health.failed'
   | 'health.served'
   | 'discovery.partial'

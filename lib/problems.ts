@@ -31,7 +31,8 @@ export function valueText(value: unknown): string {
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }
 
-function problemText({ source, line, path, message }: Problem): string {
+/** One line: where, and what is wrong with it. */
+export function problemText({ source, line, path, message }: Problem): string {
   const where = [source, line === undefined ? undefined : `line ${line}`]
     .filter((part) => part !== undefined)
     .join(' ');

@@ -126,6 +126,7 @@ interface YamlEdit {
   readonly value: unknown;
   /** Sets the text at `path`; mappings that are missing on the way are made. */
   set(path: readonly (string | number)[], text: string): void;
+  remove(path: readonly (string | number)[]): void;
   text(): string;
 }
 
@@ -147,6 +148,7 @@ export function editYaml(text: string): YamlEdit {
       if (empty > 0) doc.deleteIn(path.slice(0, empty));
       doc.setIn(path, next);
     },
+    remove: (path) => void doc.deleteIn(path),
     // JSON stays JSON: what reads it may understand no more.
     text: () =>
       escaped(isJson(text) ? `${JSON.stringify(doc.toJS(), null, 2)}\n` : doc.toString({ lineWidth: 0, indentSeq })),

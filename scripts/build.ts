@@ -2,11 +2,11 @@
 // dist/kube-cert-recovery, and dist/node, so that the folder runs on a machine without npm and Node. Comments and blanks
 // go, because Node keeps the text in memory; names and short lines stay, because Node prints the line of an uncaught
 // error.
-// SOURCE_DATE_EPOCH (seconds) stands for the time of the build where builds must be repeatable.
 import { chmod, copyFile, cp, link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
+import { stampOf } from './build-stamp.ts';
 import { thirdPartyNotices } from './notices.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -22,19 +22,6 @@ const nodeFlags = ['--max-old-space-size=64', '--max-semi-space-size=1', '--opti
 async function launcher(): Promise<string> {
   const text = await readFile(`${root}scripts/launcher.sh`, 'utf8');
   return text.replace('NODE_FLAGS', nodeFlags.join(' '));
-}
-
-async function version(): Promise<string> {
-  const text = await readFile(`${root}package.json`, 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
-}
-
-function builtAt(): string {
-  const epoch = process.env['SOURCE_DATE_EPOCH'];
-  if (epoch !== undefined && !/^\d+$/.test(epoch)) {
-    throw new Error(`Cannot build: SOURCE_DATE_EPOCH is "${epoch}", wanted whole seconds since 1970`);
-  }
-  return (epoch === undefined ? new Date() : new Date(Number(epoch) * 1000)).toISOString();
 }
 
 /**
@@ -60,6 +47,7 @@ const lean: Plugin = {
   },
 };
 
+const stamp = stampOf(root, process.env, new Date());
 await rm(app, { recursive: true, force: true });
 await mkdir(app, { recursive: true });
 const { metafile } = await build({
@@ -82,7 +70,11 @@ const { metafile } = await build({
   logLevel: 'warning',
   // undici and pino are CommonJS and call require, which a module does not have.
   banner: { js: "import{createRequire as __cr}from'node:module';const require=__cr(import.meta.url);" },
-  define: { VERSION: JSON.stringify(await version()), BUILT_AT: JSON.stringify(builtAt()) },
+  define: {
+    VERSION: JSON.stringify(stamp.version),
+    COMMIT: JSON.stringify(stamp.commit),
+    BUILT_AT: JSON.stringify(stamp.builtAt),
+  },
 });
 await cp(`${root}lib/inventory/presets`, `${app}/presets`, {
   recursive: true,

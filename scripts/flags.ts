@@ -21,7 +21,7 @@ const inFile = (rows: readonly FlagRow[]): string[][] =>
 
 function tables(): readonly string[] {
   const ofCommander = [
-    [`${code('-V')}, ${code('--version')}`, '', 'print the version'],
+    [`${code('-V')}, ${code('--version')}`, '', 'print version, commit and date of the build'],
     [`${code('-h')}, ${code('--help')}`, '', 'print help'],
   ];
   const commands = flagRows.filter(({ owner }) => owner !== 'all' && owner !== 'modes');

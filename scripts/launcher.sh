@@ -5,7 +5,13 @@ flags='NODE_FLAGS'
 export MALLOC_ARENA_MAX=1 # one heap of glibc for all threads takes less than one for each
 # What a shell says must not keep a recovery waiting (--inspect-brk), change whom it trusts, or print what it sends.
 unset NODE_OPTIONS NODE_TLS_REJECT_UNAUTHORIZED NODE_EXTRA_CA_CERTS NODE_USE_SYSTEM_CA SSL_CERT_FILE SSL_CERT_DIR NODE_DEBUG
+# Links are followed once: Node and all modules are of one version, also while a link to another one is put in place.
 self=$(readlink -f -- "$0") || exit 1
+case $0 in
+  /*) KUBE_CERT_RECOVERY_CALLED=$0 ;;
+  *) KUBE_CERT_RECOVERY_CALLED=$PWD/$0 ;;
+esac
+export KUBE_CERT_RECOVERY_CALLED # what `init host` writes into units must outlast this version
 here=${self%/*}
 for node in "$here/node" "$here/../node_modules/.bin/node"; do
   [ -x "$node" ] && exec "$node" $flags "$here/app/main.mjs" "$@"

@@ -62,6 +62,7 @@ missing() {
 demo npm npm brings Node and the packages (7 or newer)
 demo go curl builds the control plane, once (1.21 or newer)
 demo openssl openssl makes certificates, and reads ours as a second opinion
+test git git names the commit of a build
 test strace strace shows the order of writes
 test ip iproute2 takes routes away
 test dockerd docker.io runs nodes as containers

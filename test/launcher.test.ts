@@ -38,4 +38,5 @@ it('finds the program beside itself through a link, and hands on arguments and t
   const told = start({ NODE_NAME: 'master-0' });
   expect(told).toContain(`${join(directory, 'app/main.mjs')} status\n`);
   expect(told).toContain('NODE_NAME=master-0\n');
+  expect(told).toContain(`KUBE_CERT_RECOVERY_CALLED=${join(directory, 'link')}\n`);
 });

@@ -6,6 +6,7 @@ import type { Artefact, Inventory } from '../inventory/model.ts';
 import { shortestMs } from '../inventory/discover/certificate-validity.ts';
 import { isFile } from '../inventory/places.ts';
 import { originalOf } from '../inventory/order.ts';
+import { problemAt } from '../inventory/shape.ts';
 import type { RenewAhead } from '../plan/decision.ts';
 import { parseWindow } from '../plan/window.ts';
 import { type Problem, suggestion } from '../problems.ts';
@@ -57,8 +58,7 @@ export function withLives(inventory: Inventory, { settings, file, problems }: Co
   const { artefacts } = inventory;
   const names = artefacts.flatMap(({ kind, name }) => (kind === 'signer' || kind === 'target' ? [name] : []));
   const wrong = (name: string, kind: Problem['kind'], message: string, ...field: readonly string[]): void => {
-    const line = file.place.lineOf(['lives', name, ...field]);
-    problems.push({ path: ['lives', name, ...field].join('.'), kind, message, ...(line !== undefined && { line }) });
+    problems.push(problemAt(file.place, ['lives', name, ...field], { kind, message }));
   };
   for (const name of Object.keys(settings.lives).filter((one) => !names.includes(one)))
     wrong(name, 'notFound', `must be a signer or a target of the inventory, got "${name}"${suggestion(name, names)}`);

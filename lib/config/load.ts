@@ -10,6 +10,7 @@ import { problemsError, suggestion, type Problem } from '../problems.ts';
 import { checkAhead, withLives } from './ahead-settings.ts';
 import { flagRows } from './flags.ts';
 import { checkAddresses, checkComponents, checkPairs, modesOf, policyOf, sharedKubeconfig } from './mode-settings.ts';
+import { settingsOfEntries } from './entry-settings.ts';
 import { missing, readSources, type ConfigInput, type ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
 
@@ -142,10 +143,41 @@ function refuse(problems: readonly Problem[]): void {
   if (problems.length > 0) throw problemsError('ConfigInvalid', 'Cannot use the configuration', problems);
 }
 
+/** A reading of all sources. `config` may be called only where there are no problems. */
+interface Read<C> {
+  readonly problems: readonly Problem[];
+  readonly config: () => C;
+}
+
+function sound<C>({ problems, config }: Read<C>): C {
+  refuse(problems);
+  return config();
+}
+
+/** Where only settings of single entries are wrong, what is said without them. Throws ConfigInvalid, which lists all problems. */
+function tolerant<C>(read: (input: ConfigInput) => Read<C>, input: ConfigInput) {
+  const { problems, config } = read(input);
+  if (problems.length === 0) return { config: config(), leftOut: problems };
+  const leaving = settingsOfEntries(problems);
+  if (leaving === undefined) refuse(problems);
+  return { config: sound(read({ ...input, ...(leaving && { leaving }) })), leftOut: problems };
+}
+
 export type Config = ReturnType<typeof parseConfig>;
 
 /** For a process that runs modes. Throws ConfigInvalid, which lists all problems. */
-export function parseConfig(input: ConfigInput) {
+export const parseConfig = (input: ConfigInput) => sound(readConfig(input));
+
+/**
+ * The same for a process that repairs: a wrong setting of one entry is left out, and stops nothing else. A dry run only
+ * looks, so it refuses them all.
+ */
+export function parseRunConfig(input: ConfigInput) {
+  const isDry = readSources(input).settings.dryRun;
+  return isDry ? { config: parseConfig(input), leftOut: [] } : tolerant(readConfig, input);
+}
+
+function readConfig(input: ConfigInput) {
   const reading = readSources(input);
   const { settings, problems } = reading;
   const { modes: wanted, once, healthProbeBindAddress } = settings;
@@ -156,14 +188,19 @@ export function parseConfig(input: ConfigInput) {
   if (inventory !== undefined) checkParameters(reading, inventory, environment);
   const modes = modesOf(reading, inventory);
   if (!reading.file.unread && wanted !== undefined) idleFlags(reading);
-  refuse(problems);
-  return { ...commonOf(reading, inventory, environment), modes, once, healthProbeBindAddress };
+  const config = () => ({ ...commonOf(reading, inventory, environment), modes, once, healthProbeBindAddress });
+  return { problems, config };
 }
 
 export type ToolConfig = ReturnType<typeof parseToolConfig>;
 
 /** For a command that looks at or prepares a cluster. Throws ConfigInvalid, which lists all problems. */
-export function parseToolConfig(input: ConfigInput) {
+export const parseToolConfig = (input: ConfigInput) => sound(readToolConfig(input));
+
+/** For a command that a timer runs: who looks after the entries says what is wrong with their settings. */
+export const parseRepairConfig = (input: ConfigInput): ToolConfig => tolerant(readToolConfig, input).config;
+
+function readToolConfig(input: ConfigInput) {
   const reading = readSources(input);
   const { settings, problems } = reading;
   const inventory = inventoryOf(reading);
@@ -174,9 +211,9 @@ export function parseToolConfig(input: ConfigInput) {
   checkComponents(reading, inventory);
   checkAddresses(reading);
   checkPairs(reading, inventory);
-  refuse(problems);
   const common = { ...commonOf(reading, inventory, environment), ...settings.regen };
   const { keyAlgorithm, approver } = settings;
   const policy = policyOf(reading, inventory);
-  return { ...common, policy, keyAlgorithm, kubeconfig, destinationDir, components, approver };
+  const config = () => ({ ...common, policy, keyAlgorithm, kubeconfig, destinationDir, components, approver });
+  return { problems, config };
 }

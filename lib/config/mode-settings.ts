@@ -3,6 +3,7 @@ import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Inventory } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { componentsIn } from '../inventory/resolve.ts';
+import { problemAt } from '../inventory/shape.ts';
 import { suggestion } from '../problems.ts';
 import { renewAheadOf } from './ahead-settings.ts';
 import { missing } from './sources.ts';
@@ -78,19 +79,25 @@ function modeOf(mode: Mode, reading: ModeReading) {
 }
 
 /** A misspelt name would never be brought, and nobody would know. */
-export function checkPairs({ settings, problems }: ConfigReading, inventory: Inventory | undefined): void {
+export function checkPairs({ settings, file, problems }: ConfigReading, inventory: Inventory | undefined): void {
   const known = inventory?.artefacts.flatMap((one) => (one.kind === 'target' && isFile(one.location) ? one.name : []));
   for (const [name, source] of Object.entries(settings.regen.sources)) {
-    const path = `regen.sources.${name}`;
-    const told = problems.some((problem) => problem.path.startsWith(path));
-    if (told || Object.values(source).filter((one) => one !== undefined).length === 1) continue;
-    problems.push({ path, kind: 'invalid', message: 'must have exactly one of secret, pemPair and command' });
+    const problem = problemAt(file.place, ['regen', 'sources', name], {
+      kind: 'invalid',
+      message: 'must have exactly one of secret, pemPair and command',
+    });
+    const isKnown = problems.some(
+      ({ path }) =>
+        path === problem.path || (/^[.[]/.test(path.slice(problem.path.length)) && path.startsWith(problem.path)),
+    );
+    if (isKnown || Object.values(source).filter((one) => one !== undefined).length === 1) continue;
+    problems.push(problem);
   }
   for (const field of ['sources', 'deliveries'] as const) {
     for (const name of Object.keys(settings.regen[field])) {
       if (known === undefined || known.includes(name)) continue;
       const message = `must be a target in files of this host, got "${name}"${suggestion(name, known)}`;
-      problems.push({ path: `regen.${field}.${name}`, kind: 'notFound', message });
+      problems.push(problemAt(file.place, ['regen', field, name], { kind: 'notFound', message }));
     }
   }
 }

@@ -260,27 +260,6 @@ export type Settings = z.output<typeof settingsSchema>;
 /** As one source gives them. */
 export type GivenSettings = z.input<typeof settingsSchema>;
 
-/**
- * What is right in settings of which something is wrong: a second look at the rest then finds what else is wrong, and
- * does not take for missing what is there.
- */
-export function soundSettings(value: object): GivenSettings {
-  const sound = structuredClone(value);
-  for (const issue of settingsSchema.safeParse(value).error?.issues ?? []) {
-    const end = issue.path.findIndex((key) => typeof key === 'number'); // a list is right as a whole
-    const path = end === -1 ? issue.path : issue.path.slice(0, end);
-    if (issue.code === 'unrecognized_keys') for (const key of issue.keys) remove(sound, [...path, key]);
-    else remove(sound, path);
-  }
-  return sound;
-}
-
-function remove(from: object, [key = '', ...rest]: readonly PropertyKey[]): void {
-  const inner: unknown = Reflect.get(from, key);
-  if (rest.length === 0) Reflect.deleteProperty(from, key);
-  else if (typeof inner === 'object' && inner !== null) remove(inner, rest);
-}
-
 /** `inventory` is checked by itself, with lines and names; here it may be anything. */
 export const looseConfigSchema = settingsSchema.extend({
   apiVersion: z.literal(apiVersion),

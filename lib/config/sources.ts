@@ -10,8 +10,10 @@ import type { Problem } from '../problems.ts';
 import { isMapping, readYaml } from '../yaml.ts';
 import { flagOfField, flagRows, typedValue } from './flags.ts';
 import type { FlagRow, ConfigFlags } from './flags.ts';
-import { looseConfigSchema, settingsSchema, soundSettings } from './schema.ts';
+import { isLeftOut, type SettingPath, withoutSettings } from './entry-settings.ts';
+import { looseConfigSchema, settingsSchema } from './schema.ts';
 import type { GivenSettings, Settings } from './schema.ts';
+import { soundSettings } from './sound-settings.ts';
 
 export interface ConfigInput {
   readonly flags: ConfigFlags;
@@ -25,6 +27,8 @@ export interface ConfigInput {
   /** Of what concerns this host, where nothing else is said. */
   readonly defaultPreset?: string;
   readonly presets: PresetSource;
+  /** Settings of the file that are wrong, and count as not given. */
+  readonly leaving?: readonly SettingPath[];
   /** What the command found wrong with flags of its own, to be told with the rest. */
   readonly problems?: readonly Problem[];
 }
@@ -121,18 +125,20 @@ function settingsOfFile(file: ConfigInput['file']) {
   return { settings: soundSettings(rest), place, inline, problems: inOrder, unread };
 }
 
-function merged(file: GivenSettings, flags: GivenSettings): Settings {
+function merged(file: GivenSettings, flags: GivenSettings, leaving: readonly SettingPath[]): Settings {
   const groups = ['parameters', 'directories', 'regen', 'syncer', 'approver', 'policy', 'log'] as const;
   const both = groups.map((key) => [key, { ...file[key], ...flags[key] }] as const);
-  return settingsSchema.parse({ ...file, ...flags, ...Object.fromEntries(both) });
+  return settingsSchema.parse(withoutSettings({ ...file, ...flags, ...Object.fromEntries(both) }, leaving));
 }
 
 export function readSources(input: ConfigInput) {
   const { settings: flags, problems } = settingsOfFlags(input.flags, input.cwd);
   const file = settingsOfFile(input.file);
-  const all = [...(input.problems ?? []), ...problems, ...file.problems];
+  const { leaving = [] } = input;
+  const ofFile = file.problems.filter((problem) => !isLeftOut(problem, leaving));
+  const all = [...(input.problems ?? []), ...problems, ...ofFile];
   /** Both, as far as they are right, with defaults. */
-  const settings = merged(file.settings, flags);
+  const settings = merged(file.settings, flags, leaving);
   return { input, flags, file, settings, problems: all };
 }
 

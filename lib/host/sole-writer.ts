@@ -1,11 +1,12 @@
 // The right to write files of this host: no other process of ours does, and no kubeadm, which takes no lock. Only a kubeadm of
-// our own PID namespace counts (in a container it has files of its own), that can write them and is about to: no user of
-// this machine may stop its recovery, and neither may a question without an answer.
-import { readlinkSync } from 'node:fs';
+// our own PID namespace counts that has these files before it (in a container it has files of its own), can write them
+// and is about to: no user of this machine may stop its recovery, and neither may a question without an answer.
+import { readlinkSync, realpathSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type Clock, steadyMs } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { acquireLock, type Lock } from './lock.ts';
+import { isSamePlace, type MountedPlace, placeOf } from './mounts.ts';
 import { argvOf, isPrivileged, processIds, procText, programOf, startOf, ticksPerSecond } from './proc.ts';
 
 /** Well within what the kubelet's drop-in allows for a whole pass. */
@@ -14,6 +15,8 @@ const askAgainMs = 200;
 
 interface HostLocking {
   readonly lockDir: string;
+  /** In which files will be written. */
+  readonly directories: readonly string[];
   /** Whether to wait for another process of ours. */
   readonly once: boolean;
   readonly clock: Clock;
@@ -25,13 +28,13 @@ interface HostLocking {
  * may meet, and each does all that there is to do. No pass waits for kubeadm: it starts the kubelet itself, and then
  * waits for that. Throws AlreadyRunning, WriteFailed.
  */
-export async function lockHost({ lockDir, once, clock, signal }: HostLocking): Promise<Lock> {
+export async function lockHost({ lockDir, directories, once, clock, signal }: HostLocking): Promise<Lock> {
   const until = steadyMs(clock) + (once ? patienceMs : 0);
   for (;;) {
-    refuseBesideKubeadm();
+    refuseBesideKubeadm(directories);
     try {
       const lock = await acquireLock({ directory: lockDir, clock });
-      return await unlessKubeadm(lock);
+      return await unlessKubeadm(lock, directories);
     } catch (err) {
       if (!isCode(err, 'AlreadyRunning') || signal.aborted || steadyMs(clock) >= until) throw err;
     }
@@ -40,9 +43,9 @@ export async function lockHost({ lockDir, once, clock, signal }: HostLocking): P
 }
 
 /** It may have been started while we waited. */
-async function unlessKubeadm(lock: Lock): Promise<Lock> {
+async function unlessKubeadm(lock: Lock, directories: readonly string[]): Promise<Lock> {
   try {
-    refuseBesideKubeadm();
+    refuseBesideKubeadm(directories);
     return lock;
   } catch (err) {
     await lock.release();
@@ -66,9 +69,9 @@ const readCalls: Readonly<Record<string, string>> = {
   s390x: '3',
 };
 
-/** Throws AlreadyRunning while a kubeadm process runs that may write. */
-export function refuseBesideKubeadm(procDir = '/proc'): void {
-  const pid = runningKubeadm(procDir);
+/** Throws AlreadyRunning while a kubeadm process runs that may write, in its own directories or in these. */
+export function refuseBesideKubeadm(directories: readonly string[] = [], procDir = '/proc'): void {
+  const pid = runningKubeadm(directories, procDir);
   if (pid === undefined) return;
   throw new RecoveryError(
     'AlreadyRunning',
@@ -78,17 +81,49 @@ export function refuseBesideKubeadm(procDir = '/proc'): void {
 }
 
 /**
- * The process id of a running kubeadm that may write. `procDir` is a mounted proc file system; where there is none,
- * nothing is known.
+ * The process id of a running kubeadm that may write, in its own directories or in these. `procDir` is a mounted proc
+ * file system; where there is none, nothing is known.
  */
-export function runningKubeadm(procDir = '/proc'): number | undefined {
+export function runningKubeadm(directories: readonly string[] = [], procDir = '/proc'): number | undefined {
   const namespace = linkOf(join(procDir, 'self/ns/pid'));
+  const paths = [...new Set([...kubeadmDirectories, ...directories])];
   return pidsIn(procDir).find((pid) => {
     if (!isKubeadm(pid, procDir) || !mayWrite(pid, procDir) || isForgotten(pid, procDir)) return false;
     const theirs = linkOf(join(procDir, String(pid), 'ns/pid'));
     if (theirs === 'gone') return false; // it has ended, or is a zombie
-    return theirs === 'unreadable' || namespace === 'unreadable' || theirs === namespace;
+    if (theirs !== 'unreadable' && namespace !== 'unreadable' && theirs !== namespace) return false;
+    return hasSameFiles(pid, paths, procDir);
   });
+}
+
+/** Where kubeadm writes what we write, unless its configuration says otherwise. */
+const kubeadmDirectories = ['/etc/kubernetes', '/etc/kubernetes/pki'] as const;
+
+/**
+ * Whether any of these paths means the same directory to both, by the mounts of each: a container and a mount namespace
+ * with an /etc of its own have other files. Mounts can be read where links below /proc/<pid> are closed. A process whose
+ * mounts are hidden, or whose root is no mount (chroot), may have ours.
+ */
+function hasSameFiles(pid: number, paths: readonly string[], procDir: string): boolean {
+  const theirs = placesIn(procText(join(procDir, String(pid), 'mountinfo')), paths);
+  const ours = placesIn(procText(join(procDir, 'self/mountinfo')), paths.flatMap(withRealPath));
+  if (theirs === undefined || ours === undefined) return true;
+  return theirs.some((place) => ours.some((own) => isSamePlace(place, own)));
+}
+
+/** Undefined where one of them is unknown. */
+function placesIn(mountinfo = '', paths: readonly string[]): readonly MountedPlace[] | undefined {
+  const places = paths.flatMap((path) => placeOf(mountinfo, path) ?? []);
+  return places.length < paths.length ? undefined : places;
+}
+
+/** A path as it is written and as it is with its symbolic links followed. */
+function withRealPath(path: string): readonly string[] {
+  try {
+    return [...new Set([path, realpathSync(path)])];
+  } catch {
+    return [path];
+  }
 }
 
 /** By the name of its program, or by what it was started as. */

@@ -22,6 +22,19 @@ export function unfitness(target: Wanted, certificate: Presented): string | unde
   return target.usage === 'client' ? identityProblem(target, certificate) : undefined;
 }
 
+/**
+ * Whose identity the kubeconfig of a component has instead of its own; undefined: its own, or one that is refused. It works, with
+ * the rights of somebody else.
+ */
+export function otherIdentity(target: Wanted, certificate: Presented): string | undefined {
+  const { commonName: wanted = '', location } = target;
+  const { commonName, organizations } = certificate;
+  if (location.kind !== 'kubeconfig' || !ownUsers.has(wanted) || commonName === wanted) return undefined;
+  if (unfitness(target, certificate) !== undefined) return undefined;
+  const groups = organizations.length === 0 ? '' : ` (${organizations.join(', ')})`;
+  return `that of "${commonName}"${groups} and not of "${wanted}"`;
+}
+
 /** Users of Kubernetes itself: their names are not an administrator's, and rights belong to no other `system:` name. */
 const ownUsers: ReadonlySet<string> = new Set(['system:kube-controller-manager', 'system:kube-scheduler']);
 

@@ -88,9 +88,10 @@ function unusedDeclarations({ parameters, directories, files }: Head, artefacts:
   const used = {
     parameters: new Set<string | undefined>(artefacts.flatMap((one) => parametersOf(one))),
     directories: new Set(
-      [...paths.map(({ file }) => file), ...Object.values(files).flatMap((one) => one.default ?? [])].map((file) =>
-        directoryOf(file),
-      ),
+      [
+        ...paths.map(({ file }) => file),
+        ...[...Object.values(files), ...Object.values(directories)].flatMap((one) => one.default ?? []),
+      ].map((file) => directoryOf(file)),
     ),
     files: new Set(paths.map(({ file }) => namedFileOf(file))),
   };

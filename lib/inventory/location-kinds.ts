@@ -47,7 +47,11 @@ export const fileKinds = {
     holds: ['signer', 'target', 'copy'],
     files: { certFile: 'tls.crt', keyFile: 'tls.key' },
   },
-  pemFile: { word: 'file', holds: ['caBundle', 'composedBundle', 'copy'], files: { file: 'ca-bundle.crt' } },
+  pemFile: {
+    word: 'file',
+    holds: ['caBundle', 'composedBundle', 'external', 'copy'],
+    files: { file: 'ca-bundle.crt' },
+  },
   combinedPem: { word: 'file', holds: ['target', 'copy'], files: { file: null } },
   kubeconfig: { word: 'kubeconfig', holds: ['target', 'copy'], files: { file: null, credentials: null } },
 } as const satisfies Readonly<Record<string, FileKind>>;

@@ -110,6 +110,8 @@ export interface Endpoints {
   readonly local?: string;
   /** PEM of the CAs that sign for its clients on this machine: what they have signed is this cluster's. */
   readonly authorities?: string;
+  /** By which the components of this machine ask its API server, where a load balancer stands between them. */
+  readonly components?: readonly string[];
 }
 
 /** An inventory made concrete for one cluster: artefacts in the order signer, bundle, target (topological). */
@@ -122,5 +124,7 @@ export interface Resolved {
   /** Who tells names at each look. */
   readonly asks?: Inventory['discover'];
   readonly tlsRegistry?: TlsRegistry;
+  /** By file of this host, the flags of its components that name it. */
+  readonly readBy?: Readonly<Record<string, readonly string[]>>;
   readonly artefacts: readonly ResolvedArtefact[];
 }

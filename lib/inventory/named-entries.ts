@@ -28,8 +28,10 @@ export function namedHere(declared: readonly Artefact[], places: PlacesHere, usu
     }
   }
   return declared.flatMap(({ name }): Artefact[] => {
-    const artefact = here.get(name);
-    if (artefact === undefined) return [];
+    const own = here.get(name);
+    if (own === undefined) return [];
+    const others = declared.filter((one) => gone.get(one.name) === name);
+    const artefact = withReadersOf(own, others);
     const issuer = issuerOf(artefact);
     if (issuer === undefined || !gone.has(issuer)) return [withoutPlace(artefact, issuer, { here, declared, usual })];
     const instead = gone.get(issuer);
@@ -60,6 +62,17 @@ function placed(artefact: Artefact, place: PlacesHere, usual: PlacesHere): Artef
   if (pathsAt(artefact, place).join() === pathsAt(artefact, usual).join()) return { ...artefact, location };
   const target = { ...artefact, location, mayBeOfOthers: true, isElsewhere: true } as const;
   return target;
+}
+
+/** The artefact with the readers of the same file for another purpose, which may need more to pick up a change of it. */
+function withReadersOf(artefact: Artefact, others: readonly Artefact[]): Artefact {
+  const restarted = others.flatMap(({ readers }) => readers.filter(({ needs }) => needs === 'restart'));
+  const added = restarted.filter(
+    ({ component }, at) => restarted.findIndex((one) => one.component === component) === at,
+  );
+  if (added.length === 0) return artefact;
+  const before = artefact.readers.filter((one) => !added.some(({ component }) => component === one.component));
+  return { ...artefact, readers: [...before, ...added] };
 }
 
 interface Around {

@@ -1,7 +1,7 @@
 // Where artefacts lie and in which files their readers find them: the syncer's layout below its destination directory for
 // objects of the API, the paths themselves for locations on disk. Whose artefacts are by kind and place, and which
 // parameters and directories a declaration names. Pure.
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { artefactContent, certificateKey, keysOf } from './content.ts';
 import { fileKinds, objectKinds } from './location-kinds.ts';
 import type { Artefact, DiskLocation, Location, ResolvedArtefact, Signer } from './model.ts';
@@ -48,6 +48,11 @@ export function filesOf(place: DiskLocation): readonly PlacedFile[] {
     return file === undefined ? [] : [{ path, field, file, entry }];
   });
 }
+
+/** In which files of this host lie. */
+export const fileDirectories = (places: readonly Location[]): readonly string[] => [
+  ...new Set(places.filter(isFile).flatMap((place) => filesOf(place).map(({ file }) => dirname(file)))),
+];
 
 /** Whether this entry is a file of its own there, which may be there or not without the others. */
 export const isFileOfItsOwn = (place: Location, entry: string): boolean =>

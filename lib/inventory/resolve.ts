@@ -18,6 +18,7 @@ import type {
   Signer,
   Target,
 } from './model.ts';
+import { type NamedFile, withFlagEntries } from './flag-entries.ts';
 import { topologicalOrder } from './order.ts';
 import { allDirectories, allFiles, pathHere, type PlacesHere } from './located.ts';
 import { namedHere } from './named-entries.ts';
@@ -31,12 +32,16 @@ export interface Environment {
   readonly directories?: Readonly<Record<string, string>>;
   /** Absolute paths by the name of the file, as flags of a component name them; null: it runs without that file. */
   readonly files?: Readonly<Record<string, string | null>>;
+  /** Files that flags of this machine's components name: one that no entry covers becomes an entry. */
+  readonly named?: readonly NamedFile[];
   /** As discovered on this machine. */
   readonly endpoints?: Endpoints;
   /** Features that this machine lacks; artefacts that need one of them do not exist here. */
   readonly lacks?: readonly Feature[];
   /** By component, the files that it reads, where its manifest names others than kubeadm's: then it reads no others. */
   readonly reads?: Readonly<Record<string, readonly string[]>>;
+  /** Components that elect no leader here, so that no Lease shows whether they work. */
+  readonly withoutLease?: readonly string[];
   /** For a process that makes no certificate: a parameter without value counts as empty, a directory stays open. */
   readonly mayLack?: boolean;
 }
@@ -170,11 +175,15 @@ export function checkEnvironment(inventory: Inventory, environment: Environment)
 
 function readersHere(
   { location, readers }: Pick<Artefact, 'location' | 'readers'>,
-  reads: NonNullable<Environment['reads']>,
+  { reads = {}, withoutLease = [] }: Pick<Environment, 'reads' | 'withoutLease'>,
 ): readonly Reader[] {
-  if (!isFile(location)) return readers;
+  const provable = readers.map((reader): Reader => {
+    const isShown = reader.proof.kind !== 'lease' || !withoutLease.includes(reader.component);
+    return isShown ? reader : { ...reader, proof: { kind: 'none' } };
+  });
+  if (!isFile(location)) return provable;
   const files = filesOf(location).map(({ file }) => file);
-  return readers.filter(({ component }) => reads[component]?.some((file) => files.includes(file)) !== false);
+  return provable.filter(({ component }) => reads[component]?.some((file) => files.includes(file)) !== false);
 }
 
 /** Other machines that have the same CA are named: nobody makes one of his own. */
@@ -188,38 +197,49 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const problems = checkEnvironment(inventory, environment);
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
-  const { parameters = {}, lacks = [], reads = {}, endpoints, files = {} } = environment;
+  const { parameters = {}, lacks = [], endpoints, files = {}, named = [] } = environment;
   const directories = allDirectories(inventory, environment.directories ?? {});
   const usual: PlacesHere = { directories, files: allFiles(inventory, { directories }) };
   const places: PlacesHere = { directories, files: allFiles(inventory, { directories, files }) };
   const asked = askedIn(inventory, parameters);
   const valuesOf = valuesIn(inventory, parameters);
   const found = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
-  const artefacts = topologicalOrder(namedHere(found, places, usual)).ordered.map((artefact): ResolvedArtefact => {
-    const { location } = artefact;
-    const readers = readersHere({ location, readers: artefact.readers }, reads);
-    if (artefact.kind === 'signer') {
-      return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
-    }
-    if (artefact.kind !== 'target') return { ...artefact, location, readers };
-    const { commonName: _, ...target } = artefact;
-    const asks = asked.filter((name) => parametersOf(artefact).includes(name));
-    return {
-      ...target,
-      ...commonNameOf(artefact, valuesOf),
-      ...(asks.length > 0 && { asks }),
-      location,
-      readers,
-      hostnames: flat(artefact.hostnames, valuesOf),
-    };
-  });
+  const artefacts = topologicalOrder(withFlagEntries(namedHere(found, places, usual), named)).ordered.map(
+    (artefact): ResolvedArtefact => {
+      const { location } = artefact;
+      const readers = readersHere({ location, readers: artefact.readers }, environment);
+      if (artefact.kind === 'signer') {
+        return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
+      }
+      if (artefact.kind !== 'target') return { ...artefact, location, readers };
+      const { commonName: _, ...target } = artefact;
+      const asks = asked.filter((name) => parametersOf(artefact).includes(name));
+      return {
+        ...target,
+        ...commonNameOf(artefact, valuesOf),
+        ...(asks.length > 0 && { asks }),
+        location,
+        readers,
+        hostnames: flat(artefact.hostnames, valuesOf),
+      };
+    },
+  );
   return {
     name: inventory.name,
     ...(endpoints !== undefined && { endpoints }),
     ...(finderOf(inventory)?.looksAt === 'api' && { asks: inventory.discover }),
     ...(inventory.tlsRegistry !== undefined && { tlsRegistry: inventory.tlsRegistry }),
+    ...(named.length > 0 && { readBy: readersByFile(named) }),
     artefacts,
   };
+}
+
+/** By file, the flags that name it: `kube-apiserver --tls-cert-file`. */
+function readersByFile(named: readonly NamedFile[]): Readonly<Record<string, readonly string[]>> {
+  const told = named.flatMap(({ component, flag, file }) => [[file, `${component} --${flag}`] as const]);
+  return Object.fromEntries(
+    [...Map.groupBy(told, ([file]) => file)].map(([file, all]) => [file, [...new Set(all.map(([, one]) => one))]]),
+  );
 }
 
 /** Components that the inventory names as readers, in sorted order. */

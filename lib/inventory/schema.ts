@@ -5,7 +5,6 @@ import * as z from 'zod';
 import {
   duration,
   entryKey,
-  filePath,
   hostnameText,
   namespaceName,
   objectName,
@@ -15,6 +14,7 @@ import {
 } from './values.ts';
 import { finderNames } from './finders.ts';
 import { locationSchema } from './location-kinds.ts';
+import { directories, files } from './declared-files.ts';
 import { flags, reader } from './reader.ts';
 import { apiVersion, hostServices } from '../well-known.ts';
 
@@ -253,41 +253,8 @@ export const inventoryHead = z.object({
     )
     .default({})
     .describe('Lists of DNS names and IP addresses that the configuration gives for this cluster'),
-  directories: z
-    .record(
-      parameterName,
-      z.strictObject({
-        description: someText,
-        default: filePath
-          .exactOptional()
-          .describe(
-            'Used when nothing is given; without it it is required. May begin with a directory that is declared before it',
-          ),
-      }),
-    )
-    .default({})
-    .describe('Directories of this host that differ from site to site; paths begin with {NAME}'),
-  files: z
-    .record(
-      parameterName,
-      z.strictObject({
-        description: someText,
-        namedBy: z
-          .strictObject({ component: objectName, flag: objectName })
-          .exactOptional()
-          .describe('The flag of a static pod on this machine that names it'),
-        keyOf: parameterName
-          .exactOptional()
-          .describe('The file of a certificate, beside which its key has its usual name: ca.key, ca-key.pem'),
-        default: filePath
-          .exactOptional()
-          .describe('Used where its component has no manifest that can be read. May begin with a directory'),
-      }),
-    )
-    .default({})
-    .describe(
-      'Files of this host that the flags of static pods name; a location is {NAME}. An entry of which no flag names the file does not exist',
-    ),
+  directories,
+  files,
 });
 
 /** An inventory inside a configuration file. */

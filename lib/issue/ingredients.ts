@@ -73,7 +73,7 @@ export function authorityOf(name: string, from: Ingredients): Authority {
 export function readAuthority(location: Location, entries: Entries): Authority {
   const what = locationText(location);
   const [certificate, ...chain] = readPairCertificates(location, entries);
-  const key = parsePrivateKey(requireEntry(entries, privateKeyKey, what), `${what} ${privateKeyKey}`);
+  const key = parsePrivateKey(requireEntry(entries, privateKeyKey, location), `${what} ${privateKeyKey}`);
   if (certificate === undefined || !keyMatches(certificate, key)) {
     throw new RecoveryError('MaterialInvalid', `Cannot sign with ${what}: its key does not belong to its certificate`);
   }
@@ -90,7 +90,7 @@ function readSigner(location: Location, entries: Entries): Certificate | undefin
 
 function readPairCertificates(location: Location, entries: Entries): Certificate[] {
   const what = locationText(location);
-  const all = parseCertificates(requireEntry(entries, certificateKey, what), `${what} ${certificateKey}`);
+  const all = parseCertificates(requireEntry(entries, certificateKey, location), `${what} ${certificateKey}`);
   const [first] = all;
   // One that is damaged further back is used for nothing: it comes into no chain and no bundle.
   if (first === undefined || !isDamaged(first, all)) return all.filter((certificate) => !isDamaged(certificate, all));
@@ -101,7 +101,7 @@ function readPairCertificates(location: Location, entries: Entries): Certificate
 /** The CA certificates that a bundle holds. Throws MaterialInvalid. */
 export function readBundle(location: Location, entries: Entries): Certificate[] {
   const what = locationText(location);
-  return parseCertificates(requireEntry(entries, caBundleKey, what), `${what} ${caBundleKey}`);
+  return parseCertificates(requireEntry(entries, caBundleKey, location), `${what} ${caBundleKey}`);
 }
 
 /**

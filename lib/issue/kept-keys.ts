@@ -31,7 +31,7 @@ export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): 
   return {
     entries: {
       [certificateKey]: Buffer.from(encodeBundle(certificates)),
-      [privateKeyKey]: requireEntry(entries, privateKeyKey, locationText(location)),
+      [privateKeyKey]: requireEntry(entries, privateKeyKey, location),
     },
     annotations: annotationsOf(location, made),
     certificates,

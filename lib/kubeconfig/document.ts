@@ -33,7 +33,12 @@ export interface KubeconfigView {
   readonly server?: string | undefined;
   /** It trusts any server, and must not name a CA then. */
   readonly insecure: boolean;
+  /** Why no component loads it, where what it says can be read all the same. */
+  readonly conflict?: string | undefined;
 }
+
+/** The field of a cluster by which its clients trust any server. */
+export const insecureFlag = 'insecure-skip-tls-verify';
 
 /** `foreign`: why it is others' and never written: its credentials are, or it is another document. */
 export type KubeconfigReading =
@@ -85,14 +90,19 @@ function readView(file: string, bytes: Uint8Array, known: KnownServers): Kubecon
   const certified = certificate.kind !== 'none' && (way === 'token' || way === 'tokenFile');
   if (way !== undefined && !certified) return { foreign: `its user authenticates by "${way}"`, certificate };
   const server = cluster.fields['server'];
+  const authority = source(cluster.fields, 'certificate-authority');
+  const insecure = cluster.fields[insecureFlag] === true;
+  // client-go transport.TLSConfigFor: "specifying a root certificates file with the insecure flag is not allowed"
+  const hasBoth = insecure && authority.kind !== 'none';
   return {
     server: typeof server === 'string' ? server : undefined,
     user: user.path,
     cluster: cluster.path,
     certificate,
     key: source(user.fields, 'client-key'),
-    authority: source(cluster.fields, 'certificate-authority'),
-    insecure: cluster.fields['insecure-skip-tls-verify'] === true,
+    authority,
+    insecure,
+    conflict: hasBoth ? `its cluster has a CA and ${insecureFlag}, and no component loads both` : undefined,
   };
 }
 
@@ -153,6 +163,8 @@ type ContextChoice =
 export interface KnownServers {
   readonly controlPlane?: string;
   readonly local?: string;
+  /** Those that components of this machine ask by certificates of its own CA. */
+  readonly components?: readonly string[];
   readonly issued?: Issued | undefined;
 }
 
@@ -245,13 +257,15 @@ function issuedHere({ user, cluster }: Context, { issued }: KnownServers): boole
 
 const pointsHere = ({ cluster }: Context, known: KnownServers): boolean => isHere(cluster.fields['server'], known);
 
-function isHere(url: unknown, { controlPlane, local }: KnownServers): boolean {
-  const server = urlOf(url);
+function isHere(asked: unknown, { controlPlane, local, components = [] }: KnownServers): boolean {
+  const server = urlOf(asked);
   if (server === undefined) return false;
   const isLoopback = /^(127\.|localhost$|\[::1\]$)/.test(server.hostname);
   const own = urlOf(local);
   return (
-    own?.host === server.host || urlOf(controlPlane)?.host === server.host || (isLoopback && own?.port === server.port)
+    own?.host === server.host ||
+    (isLoopback && own?.port === server.port) ||
+    [controlPlane, ...components].some((url) => urlOf(url)?.host === server.host)
   );
 }
 

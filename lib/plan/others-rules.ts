@@ -41,6 +41,8 @@ const itsFile = 'the file that belongs in its place by the flag of its component
 
 /** Whether another CA has signed it: by the name of its issuer, and of one that a flag names elsewhere by the signature. */
 const hasOtherIssuer = ({ artefact, expected, facts }: PairCase, { issuer, signedBy }: CertificateFacts): boolean => {
+  // A flag names it, and no CA of this machine has signed it.
+  if (artefact.kind === 'target' && artefact.isElsewhere === true && artefact.issuer === undefined) return true;
   const signer = expected.get(artefact.issuer ?? '')?.certificate;
   if (signer === undefined) return false;
   if (artefact.kind !== 'target' || artefact.isElsewhere !== true) return issuer !== signer.subject;
@@ -53,7 +55,8 @@ const hasOtherIssuer = ({ artefact, expected, facts }: PairCase, { issuer, signe
  */
 export function isSignedByOthers(at: PairCase, certificate: CertificateFacts): boolean {
   const { artefact, expected } = at;
-  if (artefact.kind !== 'target' || artefact.issuer === undefined) return false;
+  if (artefact.kind !== 'target') return false;
+  if (artefact.issuer === undefined) return artefact.isElsewhere === true;
   if (artefact.rotatedBy === undefined && artefact.mayBeOfOthers !== true) return false;
   const signer = expected.get(artefact.issuer);
   return !certificate.signedBy.some((print) => signer?.trusted.has(print)) && hasOtherIssuer(at, certificate);
@@ -73,7 +76,7 @@ export function ofOthers(at: Faulty<Case<ResolvedTarget>>): Verdict | undefined 
     return undefined;
   const who = `a new certificate for "${certificate.commonName}", signed by ${certificate.issuer}`;
   const wanted = `bring ${who}, with its key to ${locationText(artefact.location)}`;
-  const told = `${fault.message}; another CA than ${artefact.issuer ?? ''} has signed it: ${wanted}`;
+  const told = `${fault.message}; ${artefact.issuer === undefined ? 'no CA of this machine' : `another CA than ${artefact.issuer}`} has signed it: ${wanted}`;
   return (fault.reason === 'RefreshDue' ? keep : bring)('SignerExternal', told, laterMs(now, lookAgainMs));
 }
 

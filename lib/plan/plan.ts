@@ -9,10 +9,22 @@ import { judgeBundle, judgeComposedBundle } from './bundle-rules.ts';
 import { judgeSigner, judgeTarget, superseded } from './certificate-rules.ts';
 import { judgeClock } from './clock-rules.ts';
 import { judgeCopy } from './copy-rules.ts';
-import { blocked, type Case, type Decision, earliest, type Expected, idleMs, keep, laterMs } from './decision.ts';
+import {
+  blocked,
+  bring,
+  type Case,
+  type Decision,
+  earliest,
+  type Expected,
+  idleMs,
+  keep,
+  laterMs,
+} from './decision.ts';
 import { lookAgainMs, type PlanInput, validNow, type Verdict } from './decision.ts';
 import { type ArtefactFacts, certificatesOf } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
+import { isFile } from '../inventory/places.ts';
+import { locationText } from '../store/store.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
 import { fileOfOthers } from './others-rules.ts';
@@ -109,8 +121,11 @@ function judgeForeign({ kind, published }: KeyPair | Opaque, fact: ArtefactFacts
 }
 
 /** What others maintain is only reported where it cannot be read: what is made of it does without it meanwhile. */
-function judgeExternal({ location }: External, fact: ArtefactFacts, now: Date): Verdict {
+function judgeExternal(artefact: External, fact: ArtefactFacts, now: Date): Verdict {
+  const { location } = artefact;
   const recheckAt = laterMs(now, idleMs);
+  const unusable = isFile(location) ? bundleToBring(artefact, fact, now) : undefined;
+  if (unusable !== undefined) return unusable;
   if (fact.state === 'absent') return keep('Healthy', 'absent, so it counts for nothing', recheckAt);
   if (fact.state === 'broken') {
     const message = `it is broken: ${fact.message}; nothing of it is used, and it is never made here: restore it`;
@@ -122,6 +137,19 @@ function judgeExternal({ location }: External, fact: ArtefactFacts, now: Date): 
     return keep('NotOurs', `${ended}; whoever maintains it must renew it`, laterMs(now, lookAgainMs));
   }
   return keep('Healthy', `${certificatesOf(fact).length} certificate(s)`, recheckAt);
+}
+
+/** A file of CA certificates that a component is told: without one that is valid it knows nobody, or does not start. */
+function bundleToBring({ location }: External, fact: ArtefactFacts, now: Date): Verdict | undefined {
+  const wanted = `bring the CA certificates that are valid now to ${locationText(location)}`;
+  const problem = (text: string): Verdict => bring('NotOurs', `${text}: ${wanted}`, laterMs(now, lookAgainMs));
+  if (fact.state === 'absent') return problem('it is absent, and its component is told of it');
+  if (fact.state === 'broken') return problem(`it is broken: ${fact.message}`);
+  const ends = certificatesOf(fact).map(({ notAfter }) => notAfter.getTime());
+  if (ends.some((end) => now.getTime() < end)) return undefined;
+  return problem(
+    ends.length === 0 ? 'it holds no certificate' : `it expired at ${new Date(Math.max(...ends)).toISOString()}`,
+  );
 }
 
 /** What others can count on when an artefact is not renewed: its certificates that are valid now. */

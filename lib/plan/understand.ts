@@ -7,7 +7,7 @@ import { isFile } from '../inventory/places.ts';
 import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { authorityKey, type Entries, requireEntry, type Found, locationText } from '../store/store.ts';
+import { absenceOf, authorityKey, type Entries, requireEntry, type Found, locationText } from '../store/store.ts';
 import type { ArtefactFacts } from './facts.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -73,13 +73,13 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
     case 'signer':
     case 'target':
       return parseCertificates(
-        requireEntry(entries, certificateKey, what),
+        requireEntry(entries, certificateKey, artefact.location),
         `${what} ${certificateKey}`,
         othersIn(artefact),
       );
     case 'caBundle':
     case 'composedBundle':
-      return parseCertificates(requireEntry(entries, caBundleKey, what), `${what} ${caBundleKey}`);
+      return parseCertificates(requireEntry(entries, caBundleKey, artefact.location), `${what} ${caBundleKey}`);
     case 'copy':
       return entries[caBundleKey] === undefined
         ? []
@@ -95,8 +95,10 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
 
 /** Of a bundle without entry, or with an empty one: none. Its owner has not written it yet. */
 function externalCertificates({ location }: External, entries: Entries, what: string): readonly Certificate[] {
+  if (location.kind === 'pemFile')
+    return parseCertificates(requireEntry(entries, caBundleKey, location), `${what} ${caBundleKey}`, 'skipped');
   if (location.kind !== 'configMap')
-    return parseCertificates(requireEntry(entries, certificateKey, what), `${what} ${certificateKey}`);
+    return parseCertificates(requireEntry(entries, certificateKey, location), `${what} ${certificateKey}`);
   const bundle = entries[caBundleKey];
   const isEmpty = bundle === undefined || Buffer.from(bundle).toString('latin1').trim() === '';
   return isEmpty ? [] : parseCertificates(bundle, `${what} ${caBundleKey}`);
@@ -130,9 +132,12 @@ function brokenPair(
     return { problem: 'unreadable', message: `the certificate in ${what} may not sign certificates (key usage)` };
   }
   if (entries[privateKeyKey] === undefined) {
-    return { problem: 'keyAbsent', message: `${what} has no private key ("${privateKeyKey}")` };
+    return {
+      problem: 'keyAbsent',
+      message: `${what} has no private key: ${absenceOf(artefact.location, privateKeyKey)}`,
+    };
   }
-  const key = requireEntry(entries, privateKeyKey, what);
+  const key = requireEntry(entries, privateKeyKey, artefact.location);
   if (artefact.kind === 'signer' && isFile(artefact.location) && isEncryptedKey(key)) {
     const message = `the private key of ${what} is encrypted, and its passphrase is not known here`;
     return { problem: 'keyEncrypted', message };
@@ -143,9 +148,9 @@ function brokenPair(
 export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean =>
   kind === 'external' && location.kind === 'secret';
 
-function keyPairMatches({ privateKey, publicKey }: KeyPair, entries: Entries, what: string): boolean {
-  const key = parsePrivateKey(requireEntry(entries, privateKey, what), `${what} ${privateKey}`);
-  return publicKeyMatches(requireEntry(entries, publicKey, what), key, `${what} ${publicKey}`);
+function keyPairMatches({ privateKey, publicKey, location }: KeyPair, entries: Entries, what: string): boolean {
+  const key = parsePrivateKey(requireEntry(entries, privateKey, location), `${what} ${privateKey}`);
+  return publicKeyMatches(requireEntry(entries, publicKey, location), key, `${what} ${publicKey}`);
 }
 
 /** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */

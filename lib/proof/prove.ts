@@ -11,6 +11,7 @@ import type { Proof, Reader, Resolved, ResolvedArtefact } from '../inventory/mod
 import type { KubeConnection } from '../kube/kube.ts';
 import { readLease } from '../kube/leases.ts';
 import type { Store } from '../store/store.ts';
+import { nodePrefix } from '../well-known.ts';
 import { type ApiProof, judgeRenewal, proveProxied, proveSignsCsr } from './api-proofs.ts';
 import { askEtcdMembers, type EtcdHealthOptions, judgeQuorum, proveEtcdHealth } from './etcd-health.ts';
 import { combineProofs, type ProofResult } from './result.ts';
@@ -188,13 +189,17 @@ function etcdHere({ resolved, store, signal }: HostProofs): (() => Promise<EtcdH
 
 const etcdPort = 2379;
 
-/** That the identity in a kubeconfig has been used since then, asked by itself for so long at most. */
+/**
+ * That the identity in a kubeconfig has been used since then, asked by itself for so long at most; undefined where nothing
+ * shows it, because its component elects no leader.
+ */
 export async function proveIdentityHere(
   { kubeconfig, since }: { readonly kubeconfig: string; readonly since: Date },
   forMs: number,
   options: HostProofs,
-): Promise<ProofResult> {
+): Promise<ProofResult | undefined> {
   const { clock, signal } = options;
+  if (isWithoutLease(kubeconfig, options)) return undefined;
   let connection: KubeConnection | undefined;
   const connect = async (): Promise<KubeConnection> => (connection ??= await options.connect(kubeconfig));
   const look = async (): Promise<ProofResult> => {
@@ -230,12 +235,23 @@ async function untilProven<T extends ProofResult>(
 /** Where every kubelet renews a Lease of its own node's name (KEP-589), whatever the host is called. */
 const nodeLeases = 'kube-node-lease';
 
+/** Neither is one declared, nor is it of a node. */
+function isWithoutLease(kubeconfig: string, { resolved }: Pick<HostProofs, 'resolved'>): boolean {
+  const artefact = artefactAt(kubeconfig, resolved);
+  const name = artefact?.kind === 'target' ? artefact.commonName : undefined;
+  if (artefact === undefined || name === undefined || name.startsWith(nodePrefix)) return false;
+  return artefact.readers.every(({ proof }) => proof.kind === 'none');
+}
+
+const artefactAt = (kubeconfig: string, { artefacts }: Resolved): ResolvedArtefact | undefined =>
+  artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
+
 /** By which use of a kubeconfig is shown. Throws ProofFailed and what the store throws. */
 async function leaseOf(
   kubeconfig: string,
   { resolved, store, signal }: HostProofs,
 ): Promise<{ readonly artefact: ResolvedArtefact; readonly proof: Proof & { readonly kind: 'lease' } }> {
-  const artefact = resolved.artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
+  const artefact = artefactAt(kubeconfig, resolved);
   if (artefact !== undefined) {
     const declared = artefact.readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : []))[0];
     if (declared !== undefined) return { artefact, proof: declared };

@@ -164,7 +164,7 @@ export function judgeRestart(situation: PodSituation): RestartVerdict {
   if (uptimeSeconds === undefined || youngest > uptimeSeconds + 1) {
     return cannot('UptimeUnknown', 'and /proc/uptime does not tell since when its process runs; restart it');
   }
-  const older = processes.filter((one) => startedSeconds(one) <= writtenSeconds);
+  const older = startedBefore(processes, writtenSeconds);
   if (older.length === 0) return { kind: 'none' };
   const ran = Math.floor(uptimeSeconds - Math.max(...older.map(startedSeconds)));
   const message = `SIGTERM to process ${older.map(({ pid }) => pid).join(', ')}, which ran ${ran} s`;
@@ -178,7 +178,12 @@ export const heldBack =
   'the kubelet holds back a container that ran less than 10 minutes, for 10 s up to 5 minutes; configure ' +
   'syncer.manifestsDir, or a short crashLoopBackOff.maxContainerRestartPeriod and syncer.shortBackOff';
 
-const startedSeconds = ({ started }: ProcessId): number => started / ticksPerSecond;
+/** Seconds since the boot. */
+export const startedSeconds = ({ started }: ProcessId): number => started / ticksPerSecond;
+
+/** Those that cannot have read a file as it is since that change, seconds since the boot. */
+export const startedBefore = <P extends ProcessId>(processes: readonly P[], changeSeconds: number): readonly P[] =>
+  processes.filter((one) => startedSeconds(one) <= changeSeconds);
 
 export interface WrittenInput {
   /** `found`: there when the observer started. */

@@ -6,6 +6,7 @@ import type { Clock } from '../clock.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type Address, addressText, serverAddress } from '../address.ts';
 import { certificateOf, type Facts } from '../plan/facts.ts';
+import { askLoopback, judgeLoopback, loopbackName } from '../proof/loopback.ts';
 import { proveServed } from '../proof/served.ts';
 import { type Found } from '../store/store.ts';
 import type { ServedCertificate } from './node-report.ts';
@@ -75,8 +76,7 @@ async function askServer(server: LocalServer, asking: Asking): Promise<ServedCer
   if (there?.certificate === undefined) return undefined;
   const address = addressText(server);
   const silent = { component, address, artefact: there.name, state: 'unreachable' } as const;
-  // An address that this machine has no more belongs to somebody else, and is not asked.
-  if (isIP(host) !== 0 && host !== loopback && !ownAddresses().includes(host)) {
+  if (!isOfThisMachine(host)) {
     return { ...silent, message: `${host} is no address of this machine` };
   }
   const pair = client === undefined ? undefined : pairOf(client, asking);
@@ -101,6 +101,26 @@ async function askServer(server: LocalServer, asking: Asking): Promise<ServedCer
     message: met === undefined ? `${message}; ${component} has not read its file again: ${server.remedy}` : message,
   };
 }
+
+/** The certificate that kube-apiserver has made for itself; none where it does not answer. Never rejects. */
+export async function askOwn(servers: readonly LocalServer[], asking: Asking): Promise<ServedCertificate[]> {
+  const server = servers.find(({ component }) => component === 'kube-apiserver');
+  if (server === undefined || !isOfThisMachine(server.host)) return [];
+  const { host, port, component } = server;
+  const { clock, signal } = asking;
+  const certificate = await askLoopback({ host, port, timeoutMs, clock, signal });
+  if (certificate === undefined) return [];
+  const { notAfter } = certificate;
+  const { state, restartsAt } = judgeLoopback(certificate, clock.now());
+  const ends = `${state === 'EXPIRED' ? 'ended' : 'ends'} ${notAfter.toISOString()}`;
+  const message = `${component} made it at its start for its requests to itself, which fail without it; it ${ends}: ${server.remedy}`;
+  const own = { component, address: addressText(server), artefact: loopbackName, state: 'inMemory', notAfter } as const;
+  return [{ ...own, message, ...(state !== 'OK' && { ends: state, restartsAt }) }];
+}
+
+/** An address that this machine has no more belongs to somebody else, and is not asked. */
+const isOfThisMachine = (host: string): boolean =>
+  isIP(host) === 0 || host === loopback || ownAddresses().includes(host);
 
 /** Only a pair that belongs together: another one would end the handshake on our side. */
 function pairOf(name: string, { facts, found }: Asking): { readonly cert: string; readonly key: string } | undefined {

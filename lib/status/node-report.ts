@@ -3,7 +3,8 @@
 // without its key is as it should be, a kubeconfig has a CA of its own, a NotBefore says nothing about an age).
 import type { CertificateFacts } from '../pki/certificate.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { type ArtefactFacts, certificatesOf, type Facts, isClosed } from '../plan/facts.ts';
+import { type ArtefactFacts, certificatesOf, type Facts, isClosed, usableCertificates } from '../plan/facts.ts';
+import { otherIdentity } from '../inventory/fitness.ts';
 import {
   classOf,
   datesOf,
@@ -19,15 +20,23 @@ import {
 } from './report.ts';
 import type { Reason } from '../plan/reasons.ts';
 import { outlookOf } from './outlook.ts';
+import type { FormerFile } from '../restart/loaded.ts';
+import { filesOf, isFile } from '../inventory/places.ts';
 import { announcedPart } from '../well-known.ts';
+import { formerText, isRestartedByItself } from './former-text.ts';
 
 /** What a server of this machine shows, held against the file that it reads. */
 export interface ServedCertificate {
   readonly component: string;
   readonly address: string;
   readonly artefact: string;
-  readonly state: 'same' | 'different' | 'unreachable';
+  /** `inMemory`: the server has made it itself, and it lies in no file. */
+  readonly state: 'same' | 'different' | 'unreachable' | 'inMemory';
   readonly notAfter?: Date | undefined;
+  /** Set for one in memory that is near its end or past it. */
+  readonly ends?: 'EXPIRING' | 'EXPIRED';
+  /** From when on its server is restarted for it. */
+  readonly restartsAt?: Date;
   /** What was met; for `different` also what makes the process read its file again. */
   readonly message: string;
 }
@@ -46,6 +55,8 @@ export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | '
   readonly own: readonly StatusRow[];
   /** Empty in a forecast: nobody knows what will be served. */
   readonly served: readonly ServedCertificate[];
+  /** Files that running components have not loaded as they are now. Empty in a forecast. */
+  readonly former: readonly FormerFile[];
   /** Of an adopted machine. */
   readonly adopted?: AdoptionStatus | undefined;
   /** What else is to be known: what could not be found out about this machine, what is not installed on it. */
@@ -92,6 +103,7 @@ interface NodeInput extends ReportInput {
   readonly notes?: readonly string[];
   /** What runs with a former CA, and who must restart it. */
   readonly stale?: readonly string[];
+  readonly former?: readonly FormerFile[];
   /** Default: true. */
   readonly isArmed?: boolean | undefined;
   /** Default: `the kubelet`. */
@@ -102,7 +114,8 @@ interface NodeInput extends ReportInput {
 }
 
 export function nodeReport(input: NodeInput): NodeStatus {
-  const { served = [], notes = [], isForecast = false, isArmed = true, adopted, starter = 'the kubelet' } = input;
+  const { served = [], former = [], notes = [], isForecast = false, isArmed = true, adopted } = input;
+  const { starter = 'the kubelet' } = input;
   const each = tellEach(input);
   const { inventory, at, recheckAt, ...general } = report(input, each);
   const told = each
@@ -116,11 +129,13 @@ export function nodeReport(input: NodeInput): NodeStatus {
   const problems = [
     ...general.problems,
     ...(input.stale ?? []),
+    ...former.filter((one) => !isRestartedByItself(one)).map(formerText),
     ...(adopted === undefined ? [] : adoptedProblems(adopted)),
   ];
   const isRecovering =
     [general.class, adopted?.objects?.class].includes('recovering') ||
-    served.some(isDifferent) ||
+    served.some((one) => isDifferent(one) || one.ends === 'EXPIRED') ||
+    former.length > 0 ||
     adopted?.pods.some(({ state }) => state === 'waiting') === true;
   const rowsOf = (group: readonly Told[]): StatusRow[] => group.map(({ row }) => row);
   return {
@@ -136,7 +151,12 @@ export function nodeReport(input: NodeInput): NodeStatus {
     authorities: rowsOf(authorities),
     own: rowsOf(own),
     served,
-    notes: [...notes, ...listed.flatMap(absenceNote), ...told.flatMap((one) => noteOfOthers(one, input.facts))],
+    former,
+    notes: [
+      ...notes,
+      ...listed.flatMap(absenceNote),
+      ...told.flatMap((one) => [...identityNote(one, input.facts), ...noteOfOthers(one, input.facts)]),
+    ],
     recheckAt,
   };
 }
@@ -166,6 +186,14 @@ function absenceNote({ artefact, row }: Told): readonly string[] {
   ];
 }
 
+function identityNote({ artefact, row }: Told, facts: Facts): readonly string[] {
+  const [certificate] = usableCertificates(facts.get(artefact.name));
+  if (artefact.kind !== 'target' || certificate === undefined) return [];
+  const other = otherIdentity(artefact, certificate);
+  if (other === undefined) return [];
+  return [`${row.artefact} is ${other}: its component works with the rights of that user, and a renewal keeps them`];
+}
+
 /** An option that is not there, or the end of what nobody reads because its successor is there. */
 function isNoConcern({ artefact, row: { state } }: Told, facts: Facts): boolean {
   if (artefact.kind !== 'target') return false;
@@ -191,8 +219,15 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
     isForeign: !isMissing && isClosed(signer),
     ...(certificate && datesOf(certificate, now)),
     authority: authorityOf(artefact, fact, facts),
+    readBy: readBy(artefact, input.resolved),
     ...(isAnnounced && { outlook: outlookOf(ending, input.replan) }),
   };
+}
+
+/** Flags that name one of its files. */
+function readBy({ location }: ResolvedArtefact, { readBy: named }: Resolved): readonly string[] | undefined {
+  if (named === undefined || !isFile(location)) return undefined;
+  return [...new Set(filesOf(location).flatMap(({ file }) => named[file] ?? []))];
 }
 
 function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Facts): StatusRow['authority'] {

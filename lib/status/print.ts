@@ -2,11 +2,15 @@
 // byte for byte, then ours; of objects in the API with columns of ours after kubeadm's. Pure.
 import { webhookText } from '../webhooks/intercepting.ts';
 import { batchMs } from '../plan/ahead-rules.ts';
+import { programText } from '../program.ts';
 import { listed } from '../summary.ts';
 import { type Column, table } from '../table.ts';
 import { toYaml } from '../yaml.ts';
-import { isDifferent, nodeRows, type NodeStatus } from './node-report.ts';
+import { expiresText, residualText } from './expiry-text.ts';
+import { formerText } from './former-text.ts';
+import { isDifferent, nodeRows, type NodeStatus, type ServedCertificate } from './node-report.ts';
 import { groupsOf, type StatusClass, type StatusReport, type StatusRow } from './report.ts';
+import { readersTable } from './readers-table.ts';
 import { nodeInfo, objectInfo } from './structured.ts';
 
 export type StatusFormat = 'table' | 'json' | 'yaml';
@@ -27,6 +31,9 @@ function structured(info: object, format: Exclude<StatusFormat, 'table'>, indent
   const json = JSON.stringify(info, undefined, indent);
   return format === 'json' ? `${json}\n` : toYaml(JSON.parse(json));
 }
+
+/** The last line: which version has found this out, for whoever sends it to somebody. */
+const writtenBy = [`kube-cert-recovery ${programText}`, ''] as const;
 
 const paragraphs = (parts: readonly string[]): string => parts.filter((part) => part !== '').join('\n');
 
@@ -88,7 +95,7 @@ function notes(status: StatusReport): string {
     ...problems.map((problem) => `  ${problem}`),
     ...(changes.length === 0 ? [] : ['To be reissued:', ...changes]),
     ...webhookNotes(status),
-    '',
+    ...writtenBy,
   ].join('\n');
 }
 
@@ -108,12 +115,13 @@ function nodeTables(status: NodeStatus): string {
     table(certificates, [['CERTIFICATE', nameText], ...ends, issuer, managed]),
     table(authorities, [['CERTIFICATE AUTHORITY', nameText], ...ends, managed]),
     table(own, [['NODE CERTIFICATE', nameText], ...ends, issuer, managed]),
+    readersTable(nodeRows(status)),
     table(served, [
       ['SERVED BY', ({ component }) => component],
       ['ADDRESS', ({ address }) => address],
       ['CERTIFICATE', ({ artefact }) => artefact],
       ['EXPIRES', ({ notAfter }) => (notAfter === undefined ? '' : expiresText(notAfter))],
-      ['SERVED', ({ state }) => (state === 'unreachable' ? '-' : state)],
+      ['SERVED', ({ state }) => servedTexts[state]],
     ]),
     adopted?.objects === undefined ? '' : objectTables(adopted.objects),
     table(adopted?.pods ?? [], [
@@ -130,6 +138,8 @@ function nodeTables(status: NodeStatus): string {
     verdict(status),
   ]);
 }
+
+const servedTexts = { same: 'same', different: 'different', unreachable: '-', inMemory: 'in memory' } as const;
 
 /** As kubeadm: nothing of what is missing, and its last column is padded. */
 const externalText = ({ isForeign, state }: StatusRow): string =>
@@ -153,8 +163,27 @@ function findings(status: NodeStatus): readonly Finding[] {
     ...status.served
       .filter(isDifferent)
       .map(({ artefact, component, message }): Finding => [artefact, 'NOT SERVED', `restart ${component}`, message]),
+    ...status.served.flatMap((one) => endingInMemory(one, status)),
+    ...status.former.map((one): Finding => [one.artefact, 'NOT LOADED', restartText(one, status), formerText(one)]),
     ...(status.adopted?.objects?.rows ?? []).flatMap(objectFinding),
   ];
+}
+
+function endingInMemory(
+  { artefact, component, ends, restartsAt, message }: ServedCertificate,
+  status: Restarting,
+): readonly Finding[] {
+  return ends === undefined ? [] : [[artefact, ends, restartText({ component, restartsAt }, status), message]];
+}
+
+type Restarting = Pick<NodeStatus, 'at' | 'isArmed'>;
+
+function restartText(
+  { component, restartsAt }: { readonly component: string; readonly restartsAt?: Date | undefined },
+  { at, isArmed }: Restarting,
+): string {
+  if (!isArmed || restartsAt === undefined) return `restart ${component}`;
+  return restartsAt <= at ? `${component} restarted` : `${component} restarted ${expiresText(restartsAt)}`;
 }
 
 /** Of an object in the API; what only a person puts right is among the problems. */
@@ -205,7 +234,7 @@ function verdict(status: NodeStatus): string {
     ...renewalText(status),
     ...webhookNotes(status.adopted?.objects ?? {}),
     ...(noted.length === 0 ? [] : ['Notes:', ...noted.map((note) => `  ${note}`)]),
-    '',
+    ...writtenBy,
   ].join('\n');
 }
 
@@ -243,34 +272,4 @@ function todayText(status: NodeStatus): string {
   const names = [...new Set(silent)].join(', ');
   const verb = names.includes(',') ? 'do' : 'does';
   return `Every certificate on disk is as it should be. ${names} ${verb} not answer, so what is in use was not looked at.`;
-}
-
-/** Go's layout "Jan 02, 2006 15:04 MST", in UTC. */
-export function expiresText(date: Date): string {
-  const [, month = '', day = ''] = /^\w+, (\d+) (\w+)/.exec(date.toUTCString()) ?? [];
-  const [hours, minutes] = [date.getUTCHours(), date.getUTCMinutes()].map((part) => String(part).padStart(2, '0'));
-  return `${day} ${month}, ${date.getUTCFullYear()} ${hours}:${minutes} UTC`;
-}
-
-/** As HumanDuration of k8s.io/apimachinery (pkg/util/duration): two units while the larger is small, else the larger. */
-export function residualText(ms: number): string {
-  const seconds = Math.trunc(ms / 1000);
-  if (seconds < -1) return '<invalid>';
-  if (seconds < 0) return '0s';
-  if (seconds < 2 * 60) return `${seconds}s`;
-  const minutes = Math.trunc(seconds / 60);
-  if (minutes < 10) return units(minutes, 'm', seconds % 60, 's');
-  if (minutes < 3 * 60) return `${minutes}m`;
-  const hours = Math.trunc(minutes / 60);
-  if (hours < 8) return units(hours, 'h', minutes % 60, 'm');
-  if (hours < 48) return `${hours}h`;
-  const days = Math.trunc(hours / 24);
-  if (days < 8) return units(days, 'd', hours % 24, 'h');
-  if (days < 2 * 365) return `${days}d`;
-  const years = Math.trunc(days / 365);
-  return years < 8 ? units(years, 'y', days % 365, 'd') : `${years}y`;
-}
-
-function units(large: number, largeUnit: string, small: number, smallUnit: string): string {
-  return small === 0 ? `${large}${largeUnit}` : `${large}${largeUnit}${small}${smallUnit}`;
 }

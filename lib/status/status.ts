@@ -15,7 +15,8 @@ import type { Prove } from '../proof/prove.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { type Entries, type Found, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
-import { askServers, localServers } from './local-servers.ts';
+import type { FormerFile } from '../restart/loaded.ts';
+import { askOwn, askServers, localServers } from './local-servers.ts';
 import { type AdoptionStatus, nodeReport, type NodeStatus } from './node-report.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
 import { basename } from 'node:path';
@@ -87,6 +88,7 @@ interface NodeOptions extends Pick<
     { readonly places: Sources; readonly ask: (names: readonly string[]) => Promise<Sources> } | undefined;
   /** What runs with a former CA, and who must restart it. */
   readonly stale?: readonly string[];
+  readonly former?: readonly FormerFile[];
   /** Of an adopted machine. */
   readonly adopted?: AdoptionStatus | undefined;
 }
@@ -113,7 +115,9 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
     const message = 'Cannot look at this machine: its keys and kubeconfigs are readable by root only; run it as root';
     throw new RecoveryError('ReadFailed', message);
   }
-  const served = at === undefined ? await askServers(localServers(resolved), { facts, found, clock, signal }) : [];
+  const asking = { facts, found, clock, signal };
+  const servers = at === undefined ? localServers(resolved) : [];
+  const served = await Promise.all([askServers(servers, asking), askOwn(servers, asking)]);
   const isKeyOnly = ({ name, location }: ResolvedArtefact): boolean => {
     const entries = found.get(name)?.entries;
     return isFileOfItsOwn(location, privateKeyKey) && entries !== undefined && entries[certificateKey] === undefined;
@@ -131,7 +135,7 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
     now,
     isForecast: at !== undefined,
     keyOnly: new Set(resolved.artefacts.filter(isKeyOnly).map(({ name }) => name)),
-    served,
+    served: served.flat(),
   });
 }
 

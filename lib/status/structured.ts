@@ -3,6 +3,9 @@
 // (`.certificates[?(@.residualTime<604800)]`), with keys of ours beside them. In the order in which they are printed; what
 // is undefined is left out there. Pure.
 import type { NodeStatus, ServedCertificate } from './node-report.ts';
+import { program } from '../program.ts';
+import type { FormerFile } from '../restart/loaded.ts';
+import { formerText } from './former-text.ts';
 import { groupsOf, type StatusReport, type StatusRow } from './report.ts';
 import { apiVersion } from '../well-known.ts';
 
@@ -20,6 +23,7 @@ export function objectInfo(status: StatusReport): object {
     certificateAuthorities: authorities.map(objectEntry),
     objects: others.map(objectEntry),
     admissionWebhooks: status.webhooks,
+    program,
   };
 }
 
@@ -52,6 +56,7 @@ export function nodeInfo({ adopted, ...status }: NodeStatus): object {
     certificateAuthorities: status.authorities.map(nodeEntry),
     nodeCertificates: status.own.map(nodeEntry),
     served: status.served.map(servedEntry),
+    notLoaded: status.former.map(formerEntry),
     inventory: status.inventory,
     at: time(status.at),
     status: status.class,
@@ -64,6 +69,7 @@ export function nodeInfo({ adopted, ...status }: NodeStatus): object {
       problem: adopted.problem,
     },
     recheckAt: time(status.recheckAt),
+    program,
   };
 }
 
@@ -84,6 +90,7 @@ function nodeEntry(row: StatusRow): object {
     recheckAt: time(row.recheckAt),
     renewsAt: row.renewsAt && time(row.renewsAt),
     authority,
+    readBy: row.readBy,
   };
 }
 
@@ -96,4 +103,19 @@ const time = (date: Date): string => date.toISOString().replace(/\.\d+Z$/, 'Z');
 
 function servedEntry({ component, address, artefact, state, notAfter, message }: ServedCertificate): object {
   return { component, address, name: artefact, state, expirationDate: notAfter && time(notAfter), message };
+}
+
+function formerEntry(one: FormerFile): object {
+  const { artefact, component, process, file, state, changedAt, until, restartsAt } = one;
+  return {
+    name: artefact,
+    component,
+    process: process.pid,
+    location: file,
+    state,
+    changedAt: time(changedAt),
+    expirationDate: until && time(until),
+    restartsAt: restartsAt && time(restartsAt),
+    message: formerText(one),
+  };
 }

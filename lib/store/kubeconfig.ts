@@ -3,6 +3,7 @@
 // cmd/kubeadm/app/util/kubeconfig): cluster `kubernetes`, its user named like the common name of the certificate.
 import {
   evidentContextName,
+  insecureFlag,
   type KubeconfigReading,
   type KubeconfigView,
   readKubeconfigView,
@@ -14,7 +15,8 @@ import type { Endpoints, LocationOf } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { editYaml, toYaml, yamlText } from '../yaml.ts';
 import { issuedHere } from '../pki/issued-here.ts';
-import { certificateFile, entryIn, holdsCertificate, holdsKey, contentOfOthers, putTogether } from './pem-files.ts';
+import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './pem-files.ts';
+import { credentialsOfOthers } from './others-content.ts';
 import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
 import { authorityKey, type Entries, locationText } from './store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -39,7 +41,7 @@ export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoi
     },
     understand: (parts) => understand(location, parts, view),
     async change(next, parts, earlier) {
-      const { foreign } = pemOfOthers(location, parts) ?? {};
+      const { foreign } = credentialsOfOthers(location, parts) ?? {};
       if (foreign !== undefined) throw refusal(location, `${foreign}; move that away`);
       const { document, certificate, key } = await newDocument({ location, endpoints, view, next, parts, earlier });
       const changes = fileChanges(next, parts, { certificate, key });
@@ -112,7 +114,7 @@ function understand(location: KubeconfigLocation, parts: readonly Part[], view: 
     const entries = certificate === undefined ? {} : { [certificateKey]: entryIn(certificate, certificateKey) };
     return { entries, foreign: `${what} is left alone: ${foreign}`, isOtherDocument };
   }
-  const strange = pemOfOthers(location, parts);
+  const strange = credentialsOfOthers(location, parts);
   if (strange !== undefined) return { entries: {}, ...strange };
   const certificate = content(reading.certificate, 'client.pem', 'client.crt');
   const key = content(reading.key, 'client.pem', 'client.key');
@@ -125,21 +127,14 @@ function understand(location: KubeconfigLocation, parts: readonly Part[], view: 
   const damaged = [reading.certificate, reading.key, reading.authority].some(
     (source) => source.kind === 'data' && source.bytes === undefined,
   );
+  const problem = damaged ? 'its embedded data is not base64' : reading.conflict;
   return {
     entries,
     authorityIsForeign: reading.authority.kind === 'file' || reading.insecure || undefined,
     server: reading.server,
-    problem: damaged ? `Cannot use ${what}: its embedded data is not base64` : undefined,
+    problem: problem === undefined ? undefined : `Cannot use ${what}: ${problem}`,
   };
 }
-
-/** Whether a file of credentials that would be written holds none. */
-const pemOfOthers = (location: KubeconfigLocation, parts: readonly Part[]): ReturnType<typeof contentOfOthers> =>
-  contentOfOthers(
-    location,
-    parts.filter(({ role }) => role !== documentRole && role !== 'ca.crt'),
-    ({ role }) => (role === 'client.crt' ? ['certificate'] : role === 'client.key' ? ['key'] : ['certificate', 'key']),
-  );
 
 interface Renewal {
   readonly location: KubeconfigLocation;
@@ -226,7 +221,13 @@ function edited({ location, next, parts }: Renewal, document: Uint8Array, view: 
   };
   const certificate = place(view.user, 'client-certificate', view.certificate, certificateKey);
   const key = place(view.user, 'client-key', view.key, privateKeyKey);
-  if (!view.insecure) place(view.cluster, 'certificate-authority', view.authority, authorityKey);
+  // Its server can be verified: that is what it is to do.
+  if (view.conflict !== undefined) {
+    edit.remove([...view.cluster, insecureFlag]);
+    changed = true;
+  }
+  if (!view.insecure || view.conflict !== undefined)
+    place(view.cluster, 'certificate-authority', view.authority, authorityKey);
   return { document: changed ? Buffer.from(edit.text()) : document, certificate, key };
 }
 

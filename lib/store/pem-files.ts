@@ -6,8 +6,8 @@ import { errorText, RecoveryError } from '../errors.ts';
 import type { DiskLocation, LocationOf } from '../inventory/model.ts';
 import { filesOf } from '../inventory/places.ts';
 import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
-import { otherThanPem, type PemRole } from '../pki/pem-remains.ts';
-import { bytesOf, type Change, type Layout, type Part, type Understood } from './disk-layout.ts';
+import { bytesOf, type Change, type Layout, type Part } from './disk-layout.ts';
+import { bothRoles, contentOfOthers, requireOwn, roleOfEntry } from './others-content.ts';
 import { type Entries, locationText } from './store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -43,33 +43,6 @@ export function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Lay
     },
     putBack: (kept) => changes((key) => kept.get(key)),
   };
-}
-
-type RolesOf = (part: Part) => readonly PemRole[];
-const roleOfEntry: RolesOf = ({ role }) => [role === privateKeyKey ? 'key' : 'certificate'];
-const bothRoles: RolesOf = () => ['certificate', 'key'];
-
-/** Of files of which one holds what is none of its role, nor the rest of it: why all of them are left alone. */
-export function contentOfOthers(
-  location: DiskLocation,
-  parts: readonly Part[],
-  rolesOf: RolesOf,
-): Pick<Understood, 'foreign' | 'isOtherDocument'> | undefined {
-  for (const part of parts) {
-    const other = part.bytes && otherThanPem(part.bytes, rolesOf(part));
-    if (other === undefined) continue;
-    const wanted = rolesOf(part).map((role) => (role === 'key' ? 'private key' : 'certificate'));
-    const foreign = `${locationText(location)} is left alone: "${part.file}" holds no ${wanted.join(' and no ')} but ${other}`;
-    return { foreign, isOtherDocument: true };
-  }
-  return undefined;
-}
-
-/** Throws WriteFailed. */
-function requireOwn(location: DiskLocation, parts: readonly Part[], rolesOf: RolesOf): void {
-  const { foreign } = contentOfOthers(location, parts, rolesOf) ?? {};
-  if (foreign === undefined) return;
-  throw new RecoveryError('WriteFailed', `Cannot write ${locationText(location)}: ${foreign}; move that away`);
 }
 
 interface CertificateWrite {

@@ -5,18 +5,26 @@ import { certificateKey, privateKeyKey, caBundleKey } from '../inventory/content
 import { RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
 import { locationKinds } from '../inventory/location-kinds.ts';
-import { isFile, isFileOfItsOwn, pathOf } from '../inventory/places.ts';
+import { filesOf, isFile, isFileOfItsOwn, pathOf } from '../inventory/places.ts';
 import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
 
 /** The entries of an artefact by key: `tls.crt`, `tls.key`, `ca-bundle.crt`, ... Values are the raw bytes. */
 export type Entries = Readonly<Record<string, Uint8Array>>;
 
-/** `what`: their location, for the message. Throws MaterialInvalid. */
-export function requireEntry(entries: Entries, key: string, what: string): Uint8Array {
+/** Throws MaterialInvalid. */
+export function requireEntry(entries: Entries, key: string, location: Location): Uint8Array {
   const value = entries[key];
-  if (value === undefined) throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: it has no entry "${key}"`);
-  return value;
+  if (value !== undefined) return value;
+  throw new RecoveryError('MaterialInvalid', `Cannot use ${locationText(location)}: ${absenceOf(location, key)}`);
+}
+
+/** The absence of one entry, in the words of its place: an object has entries, a file is there or is not. */
+export function absenceOf(location: Location, key: string): string {
+  if (!isFile(location)) return `it has no entry "${key}"`;
+  const own = filesOf(location).find(({ entry }) => entry === key);
+  if (own !== undefined) return `file "${own.file}" is absent`;
+  return key === privateKeyKey ? 'it holds no private key' : 'it holds no certificate';
 }
 
 export interface Material {

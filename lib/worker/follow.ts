@@ -10,7 +10,7 @@ import { isNews, readNote, writeNote } from '../host/notes.ts';
 import { lockHost } from '../host/sole-writer.ts';
 import { caBundleKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
-import { pathOf } from '../inventory/places.ts';
+import { fileDirectories, pathOf } from '../inventory/places.ts';
 import { unanswered } from '../kube/api-error.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText, publishedAuthority } from '../kube/cluster-info.ts';
 import { readServer } from '../kubeconfig/credentials.ts';
@@ -233,7 +233,13 @@ async function publish(
   options: AuthorityFollowing,
 ): Promise<'current' | 'followed'> {
   const { store, lockDir, clock, log, signal } = options;
-  const lock = await lockHost({ lockDir, once: true, clock, signal });
+  const lock = await lockHost({
+    lockDir,
+    directories: fileDirectories(behind.map(({ location }) => location)),
+    once: true,
+    clock,
+    signal,
+  });
   let outcome: 'current' | 'followed' = 'current';
   try {
     for (const { location } of behind) {

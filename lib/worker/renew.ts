@@ -7,7 +7,7 @@ import { RecoveryError } from '../errors.ts';
 import { lockHost } from '../host/sole-writer.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
-import { pathOf } from '../inventory/places.ts';
+import { fileDirectories, pathOf } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Log } from '../log.ts';
 import { parseCertificates } from '../pki/certificate.ts';
@@ -103,7 +103,7 @@ async function publish(
   next: (present: Present) => Entries | undefined,
 ): Promise<'valid' | 'renewed'> {
   const { lockDir, clock, signal } = options;
-  const lock = await lockHost({ lockDir, once: true, clock, signal });
+  const lock = await lockHost({ lockDir, directories: fileDirectories([location]), once: true, clock, signal });
   try {
     const present = await lookAt(location, options);
     const entries = next(present);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
 import { exitCodes } from '../../cmd/exit-codes.ts';
-import { version } from '../../cmd/runtime.ts';
+import { programText } from '../../lib/program.ts';
 import { flagRows } from '../../lib/config/flags.ts';
 import { errorCodes } from '../../lib/errors.ts';
 
@@ -37,8 +37,8 @@ async function cli(...argv: readonly string[]): Promise<Result> {
 }
 
 describe('run()', () => {
-  it.each(['--version', '-V'])('prints the version for %s', async (flag) => {
-    expect(await cli(flag)).toEqual({ exit: exitCodes.done, out: `${version}\n`, err: '' });
+  it.each(['--version', '-V'])('prints version, commit and date of the build for %s', async (flag) => {
+    expect(await cli(flag)).toEqual({ exit: exitCodes.done, out: `${programText}\n`, err: '' });
   });
 
   it.each([['-h'], ['--help'], ['help'], ['status', '-h'], ['help', 'init']])(

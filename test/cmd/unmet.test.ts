@@ -44,3 +44,12 @@ it('--once that gave up has failed', () => {
     { message: 'a: disk full' },
   ]);
 });
+
+it.each<[string, readonly ArtefactReport[], number]>([
+  ['and nothing else', [row({})], exitCodes.usage],
+  ['and something must be brought', [external], exitCodes.byHand],
+  ['and something has failed', [failed], exitCodes.failed],
+])('--once with a setting of one entry that was left out, %s', (_, rows, exit) => {
+  const unmet = unmetConditions({ converged: true, artefacts: rows, writes: 0 });
+  expect(exitOfUnmet([...unmet, { message: 'left out', isSetting: true }])).toBe(exit);
+});

@@ -18,10 +18,10 @@ const commands = blocks(text)
   )
   .map((line) => line.split(' '));
 const builds = commands.filter(([, command]) => command === 'build');
-const declared = [...containerfile.matchAll(/^ARG (\w+)(?:=(.*))?$/gm)].map(([, name = '', given]) => ({
-  name,
-  given,
-}));
+/** Declared in each stage that uses it. */
+const declared = [
+  ...new Map([...containerfile.matchAll(/^ARG (\w+)(?:=(.*))?$/gm)].map(([, name = '', given]) => [name, given])),
+].map(([name, given]) => ({ name, given }));
 
 describe('the build', () => {
   it('has the documented arguments with their defaults', () => {

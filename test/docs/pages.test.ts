@@ -300,7 +300,7 @@ async function kubeadmMessage(): Promise<string> {
     }
     await writeFile(join(proc, '4711/comm'), 'kubeadm\n');
     await symlink('/usr/bin/kubeadm', join(proc, '4711/exe'));
-    refuseBesideKubeadm(proc);
+    refuseBesideKubeadm([], proc);
     return '';
   } catch (err) {
     return errorText(err);

@@ -31,6 +31,13 @@ function sources(directory: string): string {
 }
 const code = sources('lib') + sources('cmd');
 
+it('says for which control planes this is not', () => {
+  const text = readme.replaceAll(/\s+/g, ' ');
+  const sentence = /Not for: [^*]*/.exec(text)?.[0] ?? '';
+  const others = ['k3s', 'RKE2', 'Talos', 'EKS', 'GKE', 'AKS', 'Docker Desktop', 'MicroK8s', 'k0s', 'kops', 'RKE1'];
+  for (const name of [...others, 'kubeasz', 'Charmed Kubernetes', 'the hard way']) expect(sentence).toContain(name);
+});
+
 describe('exit codes', () => {
   const rows = (tables(section(readme, 'Exit codes'))[0] ?? []).reduce<string[][]>((all, row) => {
     const last = all.at(-1);
@@ -223,7 +230,9 @@ describe('status', () => {
     recheckAt: date,
     onDisk: 'same',
     inUse: { state: 'proven', message: '' },
-  } satisfies Required<Omit<StatusRow, 'authority' | 'byHand' | 'isAhead' | 'outlook' | 'renewal' | 'renewsAt'>>; // these are said of a kubeadm machine only
+  } satisfies Required<
+    Omit<StatusRow, 'authority' | 'byHand' | 'isAhead' | 'outlook' | 'readBy' | 'renewal' | 'renewsAt'>
+  >; // these are said of a kubeadm machine only
   const report: StatusReport = {
     inventory: 'i',
     at: date,

@@ -1,13 +1,15 @@
 // Holds docs/status.md against what `status` of a kubeadm machine prints.
 import { describe, expect, it } from 'vitest';
 import { renderNode } from '../../lib/status/print.ts';
-import { tell } from '../status/node.ts';
+import { machine, tell } from '../status/node.ts';
 import { day } from '../support/facts.ts';
 import { firstCodes, page, section, tables } from './markdown.ts';
 
 const text = page('docs/status.md');
 const ahead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false };
-const info = JSON.parse(renderNode(tell({}, { ahead }), 'json')) as Record<string, readonly object[]>;
+const apiServer = '/etc/kubernetes/pki/apiserver.crt';
+const resolved = { ...machine(), readBy: { [apiServer]: ['kube-apiserver --tls-cert-file'] } };
+const info = JSON.parse(renderNode(tell({}, { ahead, resolved }), 'json')) as Record<string, readonly object[]>;
 const ofKubeadm = ['kind', 'apiVersion', 'certificates', 'certificateAuthorities'];
 const ofKubeadmEntry = ['name', 'expirationDate', 'residualTime', 'externallyManaged', 'caName', 'missing'];
 

@@ -1,10 +1,12 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { chmod, chown, copyFile, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { refuseBesideKubeadm, runningKubeadm } from '../../lib/host/sole-writer.ts';
+import { asRoot } from '../support/cluster/namespaces.ts';
 
 let directory: string;
 
@@ -25,7 +27,14 @@ interface Row {
   /** What its threads wait for, as /proc/<pid>/task/<tid>/syscall says it. */
   readonly waits?: readonly string[];
   readonly owner?: number;
+  /** What is mounted where it runs, as [device, path in its file system, where]. Default: it cannot be read. */
+  readonly mounts?: readonly Mount[];
 }
+
+type Mount = readonly [device: string, root: string, point: string];
+
+const mountinfo = (mounts: readonly Mount[]): string =>
+  mounts.map(([device, root, point]) => `1 1 ${device} ${root} ${point} rw - ext4 /dev/x rw\n`).join('');
 
 const uptime = 100_000;
 /** Of read(2), by architecture. */
@@ -35,6 +44,7 @@ const readCall = { x64: 0, arm64: 63 }[process.arch as string] ?? 0;
 async function processes(...rows: readonly Row[]): Promise<string> {
   await mkdir(join(directory, 'self', 'ns'), { recursive: true });
   await symlink('pid:[1]', join(directory, 'self', 'ns', 'pid'));
+  await writeFile(join(directory, 'self', 'mountinfo'), mountinfo([['8:1', '/', '/']]));
   await writeFile(join(directory, 'uptime'), `${uptime}.00 1.00\n`);
   for (const { pid, comm = 'sh', cmdline = '', namespace = 'pid:[1]', ...row } of rows) {
     await mkdir(join(directory, pid, 'ns'), { recursive: true });
@@ -48,6 +58,7 @@ async function processes(...rows: readonly Row[]): Promise<string> {
       await mkdir(join(directory, pid, 'task', String(at)), { recursive: true });
       await writeFile(join(directory, pid, 'task', String(at), 'syscall'), `${syscall}\n`);
     }
+    if (row.mounts !== undefined) await writeFile(join(directory, pid, 'mountinfo'), mountinfo(row.mounts));
     if (row.owner !== undefined) await chown(join(directory, pid), row.owner, row.owner);
   }
   return directory;
@@ -104,12 +115,45 @@ it.each<{ name: string; row: Row; found: boolean }>([
   { name: 'not when it was forgotten hours ago', row: { pid: '77', comm: 'kubeadm', age: 7200 }, found: false },
   { name: 'not what is no process', row: { pid: 'irq', comm: 'kubeadm' }, found: false },
 ])('finds kubeadm $name', async ({ row, found }) => {
-  expect(runningKubeadm(await processes({ pid: '5' }, row))).toBe(found ? 77 : undefined);
+  expect(runningKubeadm([], await processes({ pid: '5' }, row))).toBe(found ? 77 : undefined);
+});
+
+const container: Mount = ['0:52', '/', '/'];
+
+it.each<{ name: string; mounts: readonly Mount[]; directories?: readonly string[]; found: boolean }>([
+  { name: 'where it has the files of this machine', mounts: [['8:1', '/', '/']], found: true },
+  { name: 'not in a container, whose files are its own', mounts: [container], found: false },
+  {
+    name: 'in a container that has /etc/kubernetes of this machine',
+    mounts: [container, ['8:1', '/etc/kubernetes', '/etc/kubernetes']],
+    found: true,
+  },
+  {
+    name: 'in a container that has the certificates of this machine',
+    mounts: [container, ['8:1', '/etc/kubernetes/pki', '/etc/kubernetes/pki']],
+    found: true,
+  },
+  {
+    name: 'where it has what is not in the usual place here',
+    mounts: [container, ['8:1', '/srv/pki', '/srv/pki']],
+    directories: ['/srv/pki'],
+    found: true,
+  },
+  {
+    name: 'where the files of its usual place are in another place here',
+    mounts: [container, ['8:1', '/machine/kubernetes', '/etc/kubernetes']],
+    directories: ['/machine/kubernetes'],
+    found: true,
+  },
+  { name: 'whose root is no mount', mounts: [['8:1', '/tmp', '/tmp']], found: true },
+])('finds kubeadm $name', async ({ mounts, directories = [], found }) => {
+  const procDir = await processes({ pid: '77', comm: 'kubeadm', mounts });
+  expect(runningKubeadm(directories, procDir)).toBe(found ? 77 : undefined);
 });
 
 it.runIf(process.getuid?.() === 0 || process.env['CI'] === 'true')('finds no kubeadm of another user', async () => {
   const row = { comm: 'kubeadm', owner: 65534 };
-  expect(runningKubeadm(await processes({ pid: '77', ...row }))).toBeUndefined();
+  expect(runningKubeadm([], await processes({ pid: '77', ...row }))).toBeUndefined();
 });
 
 it('is not kept away by a real process that waits at a prompt', async () => {
@@ -127,7 +171,7 @@ it('is not kept away by a real process that waits at a prompt', async () => {
 });
 
 it('knows nothing without a proc file system', () => {
-  expect(runningKubeadm(join(directory, 'none'))).toBeUndefined();
+  expect(runningKubeadm([], join(directory, 'none'))).toBeUndefined();
 });
 
 it('refuses while a real process named kubeadm runs, and no longer', async () => {
@@ -148,4 +192,23 @@ it('refuses while a real process named kubeadm runs, and no longer', async () =>
     await once(running, 'close');
   }
   expect(runningKubeadm()).not.toBe(running.pid);
+});
+
+it('is not kept away by a real process named kubeadm whose /etc is another one', async () => {
+  const program = join(directory, 'kubeadm');
+  await copyFile('/bin/sleep', program);
+  await chmod(program, 0o755);
+  const script = `mount -t tmpfs tmpfs /etc && mkdir /etc/kubernetes && echo mounted && exec "${program}" 60`;
+  const running = spawn('unshare', [...asRoot, '--mount', 'sh', '-c', script], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  await once(running.stdout, 'data');
+  try {
+    const named = (): string => readFileSync(`/proc/${running.pid}/comm`, 'utf8');
+    await vi.waitFor(() => expect(named()).toBe('kubeadm\n'), { timeout: 10_000 });
+    expect(runningKubeadm()).not.toBe(running.pid);
+  } finally {
+    running.kill('SIGKILL');
+    await once(running, 'close');
+  }
 });

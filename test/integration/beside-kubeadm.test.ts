@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, afterEach, describe, expect, it } from 'vitest';
 import { dated } from '../support/certificates/dated.ts';
-import { RunningMachine } from '../support/cluster/running-machine.ts';
+import { type Line, RunningMachine } from '../support/cluster/running-machine.ts';
 import { kubeadmCertificates, kubeadmKubeconfigs, kubeadmPairs } from '../support/kubeadm-names.ts';
 import { unseen } from '../support/cluster/namespaces.ts';
 
@@ -171,17 +171,17 @@ describe('a machine whose leaves are due for both', () => {
 
   it('comes to rest when both renew them again and again at the same time', async () => {
     const over = new AbortController();
+    const written: Line[] = [];
     const runs = (async () => {
-      let written = 0;
       while (!over.signal.aborted) {
         const { lines } = await running.run();
-        written += lines.filter(({ event }) => event === 'target.regenerated').length;
+        written.push(...lines.filter(({ event }) => event === 'target.regenerated'));
       }
-      return written;
     })();
-    for (let round = 0; round < 4; round += 1) await theirs('all');
+    // A run that has lost every race of its time has written nothing: both go on until each has had its way.
+    for (let round = 0; round < 4 || written.length === 0; round += 1) await theirs('all');
     over.abort();
-    expect(await runs).toBeGreaterThan(0);
+    await runs;
     // What kubeadm has written last has its twenty days.
     await ours();
     await isAtRest();

@@ -2,7 +2,7 @@
 // is repaired or reported, and nothing else is written.
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { access, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { access, copyFile, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -129,6 +129,35 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
     expect(await isValid(machine.path('etcd-ssl/peer.crt'))).toBe(true);
     expect(await isThere(machine.path('pki/etcd/server.crt'))).toBe(false);
     expect(code, stderr).toBe(0);
+  });
+
+  it('repairs a machine that has an etcd of kubeadm alone, and makes nothing else', async () => {
+    await using machine = await whole.copy();
+    for (const name of ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler']) {
+      await rm(machine.path(`manifests/${name}.yaml`));
+    }
+    for (const name of await readdir(machine.path())) {
+      if (name.endsWith('.conf')) await rm(machine.path(name));
+    }
+    for (const name of await readdir(machine.path('pki'))) {
+      if (name !== 'etcd') await rm(machine.path('pki', name));
+    }
+    await expireLeaves(machine);
+    const before = await readdir(machine.path(), { recursive: true });
+    const { code, stderr } = await run(machine);
+    expect(code, stderr).toBe(0);
+    for (const name of ['server', 'peer', 'healthcheck-client']) {
+      expect(await isValid(machine.path(`pki/etcd/${name}.crt`)), name).toBe(true);
+    }
+    expect(await readdir(machine.path(), { recursive: true })).toEqual(before);
+  });
+
+  it('says of a copy in its usual place that nobody reads it', async () => {
+    await using machine = await whole.copy();
+    await serveCustomPair(machine);
+    await copyFile(machine.path('custom/tls.crt'), machine.path('pki/apiserver.crt'));
+    const { stdout } = await machine.status();
+    expect(stdout).toContain('/pki/apiserver.crt" is read by no component and left alone');
   });
 
   it('renews the kubeconfig that kube-controller-manager is told, and makes no other', async () => {

@@ -186,7 +186,12 @@ describe('what is served', () => {
       expect(processes[0]?.logTail(10_000)).toContain('ready to serve client requests');
       expect(processes[0]?.logTail(10_000)).not.toContain('rejected connection');
       processes.push(await start('kube-apiserver'));
-      await expect.poll(served, look).toEqual({ apiserver: 'same', 'etcd-server': 'same', 'etcd-peer': 'same' });
+      await expect.poll(served, look).toEqual({
+        apiserver: 'same',
+        'etcd-server': 'same',
+        'etcd-peer': 'same',
+        'apiserver-loopback-client': 'inMemory',
+      });
       expect((await machine.status()).code).toBe(0);
     } finally {
       for (const each of processes) await each.kill();

@@ -3,7 +3,8 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { discoverEnvironment, discoverKubeadm } from '../../lib/inventory/discover/discover.ts';
+import { discoverEnvironment } from '../../lib/inventory/discover/discover.ts';
+import { discoverKubeadm } from '../../lib/inventory/discover/kubeadm-machine.ts';
 import { decideKubeadm } from '../../lib/inventory/discover/kubeadm.ts';
 import type { KubeadmFiles, KubeadmSight } from '../../lib/inventory/discover/kubeadm.ts';
 import { firstServiceIp } from '../../lib/inventory/discover/service-range.ts';
@@ -110,6 +111,17 @@ describe('decideKubeadm()', () => {
       "the manifest of kube-apiserver is absent; other files and kubeadm's defaults take its place",
       "the configuration of the kubelet is absent; other files and kubeadm's defaults take its place",
     ]);
+  });
+
+  it.each([
+    ['no clusterDomain', 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n', []],
+    ['an empty one', 'kind: KubeletConfiguration\nclusterDomain: ""\n', []],
+    ['a number', 'kind: KubeletConfiguration\nclusterDomain: 5\n', [expect.stringContaining('not what it should be')]],
+    ['another document', 'kubelet: yes, please: no', [expect.stringContaining('not what it should be')]],
+  ])('takes a configuration of the kubelet with %s for what it is', (_, kubeletConfiguration, notes) => {
+    const { parameters, notes: told } = decide({ ...complete, kubeletConfiguration });
+    expect(parameters['clusterServiceNames']).toEqual(['kubernetes.default.svc.from.issuer']);
+    expect(told).toEqual(notes);
   });
 
   it('survives garbage in every file', () => {

@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { valuesIn } from '../../lib/inventory/discover/component-settings.ts';
+import { commandLineOf } from '../../lib/inventory/discover/documents.ts';
 import { namedFiles } from '../../lib/inventory/discover/named-files.ts';
 
 const declared = {
@@ -20,6 +22,11 @@ const pod = (flags: readonly string[], mounts: readonly (readonly [at: string, h
       volumes: mounts.map(([, path], at) => ({ name: `v${at}`, hostPath: { path } })),
     },
   });
+
+const settingsOf = (manifest: string) => {
+  const { words = [], mounts = [] } = commandLineOf(manifest, 'kube-apiserver') ?? {};
+  return { values: valuesIn(words), mounts };
+};
 
 describe('namedFiles()', () => {
   it.each<readonly [string, string, Readonly<Record<string, string>>]>([
@@ -52,6 +59,6 @@ describe('namedFiles()', () => {
       { ca: '/e/ca.crt', caKey: '/e/ca.key' },
     ],
   ])('%s', (_title, manifest, expected) => {
-    expect(namedFiles(declared, { 'kube-apiserver': manifest })).toEqual(expected);
+    expect(namedFiles(declared, { 'kube-apiserver': settingsOf(manifest) })).toEqual(expected);
   });
 });

@@ -33,6 +33,20 @@ describe('readBy', () => {
   });
 });
 
+describe('resolve() where a component elects no leader', () => {
+  it('asks for no Lease of it, and for those of the others', () => {
+    const { artefacts } = resolve(loadPreset('kubeadm'), {
+      parameters: { nodeName: ['node1'] },
+      withoutLease: ['kube-scheduler'],
+    });
+    const proofOf = (name: string) =>
+      artefacts.find((one) => one.name === name)?.readers.map(({ proof }) => proof.kind);
+    expect(proofOf('scheduler.conf')).toEqual(['none']);
+    expect(proofOf('controller-manager.conf')).toEqual(['lease']);
+    expect(proofOf('apiserver')).toEqual(['served']);
+  });
+});
+
 describe('componentsIn', () => {
   it('names each once, sorted', () => {
     expect(componentsIn(resolved)).toEqual([

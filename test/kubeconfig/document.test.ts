@@ -25,6 +25,12 @@ describe('ownContext()', () => {
   it.each<[string, unknown, KnownServers, string]>([
     ['the current one', config('prod', kubeadm(here), renamed(here)), known, 'prod'],
     ['the current one at the load balancer', config('prod', kind, renamed(balancer)), known, 'prod'],
+    [
+      'the current one at a load balancer of this machine, which its components ask',
+      config('prod', kind, renamed('https://127.0.0.1:8443')),
+      { ...known, components: ['https://127.0.0.1:8443'] },
+      'prod',
+    ],
     ['of the default port', config('prod', renamed('https://h:443')), { local: 'https://h' }, 'prod'],
     ['that of the server', config('kind-kind', kind, renamed(here)), known, 'prod'],
     ['that of the server by loopback', config('kind-kind', kind, renamed('https://localhost:6443')), known, 'prod'],

@@ -96,6 +96,16 @@ const asked = (answer: Found | RecoveryError | undefined) => {
 };
 
 describe('gather() of a host', () => {
+  it.each<[string, string, () => Found, RegExp]>([
+    ['a CA', 'ca', () => found({ 'tls.key': pems.caKey }), /^Cannot use pair "\/ca.crt": file "\/ca.crt" is absent$/],
+    ['the key of a CA', 'ca', () => found({ 'tls.crt': pems.ca }), /has no private key: file "\/ca.key" is absent$/],
+    ['a certificate in one file', 'combined', () => found({ 'tls.key': pems.leafKey }), /: it holds no certificate$/],
+    ['a key in one file', 'combined', () => found({ 'tls.crt': pems.leaf }), /: it holds no private key$/],
+  ])('names the file where %s is absent, and no entry of a Secret', async (_, name, there, message) => {
+    const { facts } = await look({ [name]: there() });
+    expect(facts.get(name)).toMatchObject({ message: expect.stringMatching(message) as string });
+  });
+
   it('takes a CA that may not sign certificates for broken', async () => {
     const at = join(directory, 'unable');
     const unable = `${at}.crt`;

@@ -121,6 +121,22 @@ describe('proveUse()', () => {
     expect(lines.join('')).toContain('"event":"proof.missing"');
   });
 
+  it('waits for nothing of a component that elects no leader, and so renews no Lease', async () => {
+    const scheduler = artefact('scheduler.conf', {
+      location: { kind: 'kubeconfig', file: '/scheduler.conf', endpoint: 'local' },
+      commonName: 'system:kube-scheduler',
+      readers: [{ component: 'kube-scheduler', needs: 'restart', proof: { kind: 'none' } }],
+    });
+    const { resolved } = options();
+    const given = options({
+      resolved: { ...resolved, artefacts: [...resolved.artefacts, scheduler] },
+      components: [component, { ...component, name: 'kube-scheduler', file: '/scheduler.conf' }],
+    });
+    const began = given.clock.now().getTime();
+    expect(await messages([{ name: 'kube-scheduler', since }], given)).toEqual([]);
+    expect(given.clock.now().getTime() - began).toBeLessThan(60_000);
+  });
+
   it('is not content with an identity that nobody accepts', async () => {
     expect(await messages([{ name: 'kubelet', since }], options())).toEqual(['kubelet: nobody is there']);
   });

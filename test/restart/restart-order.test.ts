@@ -14,6 +14,7 @@ import { restartProcess } from '../../lib/restart/processes.ts';
 import { createMarkingStore, Markers } from '../../lib/restart/markers.ts';
 import { createAuthority } from '../support/certificates/certificates.ts';
 import { dated } from '../support/certificates/dated.ts';
+import { eventually } from '../support/eventually.ts';
 import { signer, target } from '../support/facts.ts';
 import { isGone, Processes } from './processes.ts';
 
@@ -80,6 +81,11 @@ async function start(component: Component | undefined): Promise<void> {
   started.set(name, (await processes.start({ name, file, flag: controlPlane[name].toldBy })).pid ?? 0);
 }
 const runs = async (name: ComponentName): Promise<boolean> => !(await isGone(started.get(name) ?? 0));
+/** Resolves when it has ended: a signal is only sent, and on a busy machine its process is seen for a while. */
+async function kill(name: ComponentName): Promise<void> {
+  process.kill(started.get(name) ?? 0, 'SIGKILL');
+  await eventually(async () => expect(await runs(name)).toBe(false));
+}
 const all: readonly ComponentName[] = ['etcd', 'kube-apiserver', 'kube-scheduler'];
 const running = (): Promise<boolean[]> => Promise.all(all.map(runs));
 
@@ -195,7 +201,7 @@ describe('etcd as a service of its own', () => {
     expect((await restart(components)).outcomes).toEqual([]);
     expect(await runs('etcd')).toBe(true);
     expect(await waitingServices(components, markers())).toEqual([named()]);
-    process.kill(started.get('etcd') ?? 0, 'SIGKILL');
+    await kill('etcd');
     await start(components[0]);
     expect(await waitingServices(components, markers())).toEqual([]);
     expect((await restart(components)).outcomes).toEqual([]);
@@ -208,7 +214,7 @@ describe('etcd as a service of its own', () => {
     await markers().set('etcd', { boot: bootId(), state: 'writing', running: [], until: inDays(1) });
     expect((await restart(components)).outcomes).toEqual([]);
     expect(await waitingServices(components, markers())).toEqual([named()]);
-    process.kill(started.get('etcd') ?? 0, 'SIGKILL');
+    await kill('etcd');
     await start(components[0]);
     expect(await waitingServices(components, markers())).toEqual([]);
   });

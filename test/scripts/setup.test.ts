@@ -153,7 +153,8 @@ it('asks for all that is needed, whatever a configuration leaves out, for the No
 
 it('is what every command begins with that a person runs first', () => {
   const { scripts } = JSON.parse(page('package.json')) as { readonly scripts: Readonly<Record<string, string>> };
-  const first = ['build', 'demo', 'bench', 'test', 'unit', 'stories', 'test:integration', 'test:e2e', 'check', 'ok'];
+  const tests = ['test', 'test:all', 'unit', 'stories', 'test:integration', 'test:e2e', 'test:long'];
+  const first = ['build', 'demo', 'bench', ...tests, 'check', 'ok'];
   for (const name of first) expect(scripts[name], name).toMatch(/^scripts\/setup\.sh (?:(?:demo|test) )?&& /);
 });
 

@@ -196,6 +196,25 @@ describe('what ends soon', () => {
 });
 
 describe('a kubeconfig', () => {
+  const as = (commonName: string, ...organizations: readonly string[]) => ({
+    ...present({ ...leaf('controller-manager.conf', 'ca'), commonName, organizations }),
+    authorities: ['ca'],
+  });
+
+  it("of a component with an administrator's identity works, and a note says so", () => {
+    const status = tell({ 'controller-manager.conf': as('kubernetes-admin', 'kubeadm:cluster-admins') });
+    expect([status.class, exitOfNode(status)]).toEqual(['healthy', 0]);
+    expect(status.notes).toEqual([
+      'controller-manager.conf is that of "kubernetes-admin" (kubeadm:cluster-admins) and not of ' +
+        '"system:kube-controller-manager": its component works with the rights of that user, and a renewal keeps them',
+    ]);
+  });
+
+  it('of a component with its own identity needs none', () => {
+    expect(tell({ 'controller-manager.conf': as('system:kube-controller-manager') }).notes).toEqual([]);
+    expect(tell({ 'admin.conf': as('jane', 'admins') }).notes).toEqual([]);
+  });
+
   it('is compared with the first certificate of its issuer', () => {
     expect(rowOf(tell(), 'scheduler.conf').authority).toBe('same');
     expect(rowOf(tell(), 'apiserver').authority).toBeUndefined();

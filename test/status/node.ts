@@ -11,6 +11,7 @@ import {
   type NodeStatus,
   type ServedCertificate,
 } from '../../lib/status/node-report.ts';
+import type { FormerFile } from '../../lib/restart/loaded.ts';
 import { at, certificate, present } from '../support/facts.ts';
 
 /** On the first of June 2026; leaves end after 300 days, CAs after ten years. */
@@ -46,9 +47,14 @@ const away: ArtefactFacts = { state: 'absent' };
 /** `changes` by name; `null` for what is not there. */
 export function factsOf(changes: Readonly<Record<string, ArtefactFacts | null>> = {}, resolved = machine()): Facts {
   const facts = new Map<string, ArtefactFacts>();
-  for (const { name, kind, location, ...row } of resolved.artefacts) {
+  for (const artefact of resolved.artefacts) {
+    const { name, kind, location, ...row } = artefact;
     const issuer = 'issuer' in row ? row.issuer : undefined;
-    const fact = present(kind === 'signer' ? authority(name) : leaf(name, issuer));
+    const identity =
+      artefact.kind === 'target' && artefact.commonName !== undefined
+        ? { commonName: artefact.commonName, organizations: artefact.organizations }
+        : {};
+    const fact = present(kind === 'signer' ? authority(name) : { ...leaf(name, issuer), ...identity });
     facts.set(name, location.kind === 'kubeconfig' ? { ...fact, authorities: [issuer ?? 'ca'] } : fact);
   }
   for (const [name, fact] of Object.entries(changes)) facts.set(name, fact ?? away);
@@ -61,6 +67,7 @@ export interface Told {
   readonly isForecast?: boolean;
   readonly keyOnly?: readonly string[];
   readonly served?: readonly ServedCertificate[];
+  readonly former?: readonly FormerFile[];
   readonly isArmed?: boolean;
   readonly adopted?: AdoptionStatus;
   readonly ahead?: RenewAhead;

@@ -63,7 +63,8 @@ describe('the table', () => {
     expect(text.split('\n\n').at(2)).toContain('NODE CERTIFICATE');
     expect(text).toMatch(/^kubelet-server +Mar 28, 2027 00:00 UTC +300d +self-signed +no +$/m);
     expect(text).toMatch(/^kubelet\.conf +Mar 28, 2027 00:00 UTC +300d +ca +no +$/m);
-    expect(text.endsWith('\n\nEverything is as it should be.\n')).toBe(true);
+    const last = 'kube-cert-recovery development (commit unknown, built 2026-11-01T00:00:00Z)';
+    expect(text.endsWith(`\n\nEverything is as it should be.\n${last}\n`)).toBe(true);
     expect(text).not.toContain('WHAT WILL BE DONE');
   });
 

@@ -150,6 +150,21 @@ describe('a kubeconfig with embedded credentials', () => {
     expect(texts(await read(files.admin))[certificateKey]).toBe(wanted(second, newCa)[certificateKey]);
   });
 
+  it('is broken where it has a CA and trusts any server, and is mended by verifying again', async () => {
+    const text = kubeconfigText('QUFBQQ==', embedded(first));
+    const both = text.replace(/( +)certificate-authority-data: .*/, '$&\n$1insecure-skip-tls-verify: true');
+    await writeFile(files.admin.file, both);
+    const found = await read(files.admin);
+    expect(found?.problem).toMatch(/: its cluster has a CA and insecure-skip-tls-verify, and no component loads both$/);
+    expect(texts(found)[certificateKey]).toBe(wanted(first, oldCa)[certificateKey]);
+    expect(await renew(files.admin)).toBe('written');
+    const after = await readFile(files.admin.file, 'utf8');
+    expect(after).not.toContain('insecure-skip-tls-verify');
+    expect(after).toContain('token: not-ours');
+    expect(texts(await read(files.admin))).toEqual(wanted(second, newCa));
+    expect(await read(files.admin)).toMatchObject({ problem: undefined, authorityIsForeign: undefined });
+  });
+
   it('of which one half is gone gets both embedded, also where it could name a file', async () => {
     const [half = ''] = embedded(first).split('\n');
     await writeFile(files.kubelet.file, kubeconfigText('QUFBQQ==', half));

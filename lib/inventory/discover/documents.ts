@@ -1,9 +1,9 @@
 // What the files of a kubeadm machine say, as far as discovery asks: flags of a static pod, servers and users of a
 // kubeconfig, one field of the kubelet's configuration. Pure. A text that is not what it should be gives undefined.
 import { isTornOfOthers, type KnownServers, ownContext } from '../../kubeconfig/document.ts';
-import { flagsIn } from '../../command-flags.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
+import { argumentsOf, type ComponentCommand, type ValuesByFlag, type Mount, valuesIn } from './component-settings.ts';
 
 type Mapping = Readonly<Record<string, unknown>>;
 
@@ -21,19 +21,50 @@ export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, 
 }
 
 /** The same with all values of each flag, in their order. */
-export function flagValuesOf(manifest: string, wanted?: string): ReadonlyMap<string, readonly string[]> {
-  const container = containerOf(manifest, wanted);
-  const words = [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
-  const values = new Map<string, string[]>();
-  for (const { name, value = '' } of flagsIn(words)) values.set(name, [...(values.get(name) ?? []), value]);
-  return values;
+export const flagValuesOf = (manifest: string, wanted?: string): ValuesByFlag => {
+  const words = wordsOf(containerOf(manifest, wanted));
+  return valuesIn((wanted === undefined ? undefined : argumentsOf(wanted, words)) ?? words);
+};
+
+const wordsOf = (container: Mapping | undefined): readonly string[] =>
+  [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
+
+/** The words that `init adopt` has appended (lib/adopt/static-pods.ts): they name files of ours. */
+function flagsOfOurs(manifest: string): ReadonlySet<string> {
+  if (!manifest.includes(adoptedFlags)) return new Set();
+  const annotations = mapping(mapping(yamlMapping(manifest)?.['metadata'])['annotations']);
+  const words = yamlMapping(`words: ${text(annotations[adoptedFlags]) ?? '[]'}`)?.['words'];
+  return new Set(list(words).flatMap((word) => text(word) ?? []));
+}
+
+const adoptedFlags = 'kube-cert-recovery/flags';
+
+/** Of the container of that name; undefined where the manifest has none. */
+export function commandLineOf(manifest: string, component: string): ComponentCommand | undefined {
+  const container = containerOf(manifest, component);
+  if (container === undefined) return undefined;
+  const variables = list(container['env'])
+    .map(mapping)
+    .flatMap(({ name, value }): [string, string][] => [[text(name) ?? '', text(value) ?? '']]);
+  const added = flagsOfOurs(manifest);
+  return {
+    words: wordsOf(container).filter((word) => !added.has(word)),
+    variables: new Map(variables),
+    mounts: mountsOf(manifest, component),
+  };
+}
+
+/**
+ * Whether a component holds a Lease while it works: a single control plane, minikube's for one, may run without (--leader-elect
+ * of k8s.io/component-base, true by default; the values are those of Go's strconv.ParseBool).
+ */
+export function electsLeader(manifest: string, component: string): boolean {
+  const value = flagsOf(manifest, component)?.get('leader-elect');
+  return value === undefined || !/^(0|f|false)$/i.test(value);
 }
 
 /** Directories and files of the host that a container of a static pod has, by where it has them. */
-export function mountsOf(
-  manifest: string,
-  wanted: string,
-): readonly { readonly at: string; readonly hostPath: string }[] {
+function mountsOf(manifest: string, wanted: string): readonly Mount[] {
   const volumes = list(mapping(yamlMapping(manifest)?.['spec'])['volumes']).map(mapping);
   return list(containerOf(manifest, wanted)?.['volumeMounts'])
     .map(mapping)
@@ -51,6 +82,13 @@ const containerOf = (manifest: string, wanted: string | undefined): Mapping | un
 /** Of a static-pod manifest. */
 export const containersOf = (manifest: string): readonly Mapping[] =>
   list(mapping(yamlMapping(manifest)?.['spec'])['containers']).map(mapping);
+
+/** Its clusterDomain may be left out. */
+export function kubeletConfigurationOf(document: string): Mapping | undefined {
+  const configuration = yamlMapping(document);
+  const domain = configuration?.['clusterDomain'] ?? '';
+  return typeof domain === 'string' ? configuration : undefined;
+}
 
 export function clusterDomainOf(kubeletConfiguration: string): string | undefined {
   return text(yamlMapping(kubeletConfiguration)?.['clusterDomain']);

@@ -15,7 +15,14 @@ import { issuedHere } from '../../pki/issued-here.ts';
 import { checkedHostname } from '../values.ts';
 import type { Endpoints, Feature, Parameters } from '../model.ts';
 import type { Environment } from '../resolve.ts';
-import { clusterDomainOf, commonNameOf, flagInEnv, flagsOf, kubeconfigOf } from './documents.ts';
+import {
+  clusterDomainOf,
+  commonNameOf,
+  flagInEnv,
+  flagsOf,
+  kubeconfigOf,
+  kubeletConfigurationOf,
+} from './documents.ts';
 import { firstServiceIp } from './service-range.ts';
 import { nodePrefix } from '../../well-known.ts';
 
@@ -200,7 +207,7 @@ function notesOf(files: KubeadmFiles): readonly string[] {
   return [
     ...told('the manifest of kube-apiserver', apiServerManifest, flagsOf, 'absent'),
     ...told('the manifest of etcd', etcdManifest, flagsOf),
-    ...told('the configuration of the kubelet', kubeletConfiguration, clusterDomainOf, 'absent'),
+    ...told('the configuration of the kubelet', kubeletConfiguration, kubeletConfigurationOf, 'absent'),
     ...told('kubelet.conf', kubeletKubeconfig, kubeconfigOf),
     ...told('admin.conf', adminKubeconfig, kubeconfigOf),
   ];

@@ -1,5 +1,6 @@
 // Files of this machine, or of one below another root, as far as discovery reads them.
-import { access, readdir } from 'node:fs/promises';
+import type { Dirent } from 'node:fs';
+import { access, readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { realDisk } from '../../disk/disk.ts';
 import { readRegularFile } from '../../disk/files.ts';
@@ -11,6 +12,10 @@ export interface MachineFiles {
   readonly text: (file: string) => Promise<string | undefined>;
   /** Names of all but directories, sorted; none where the directory is absent or cannot be read. */
   readonly names: (directory: string) => Promise<readonly string[]>;
+  /** Names of directories, sorted; none where the directory is absent or cannot be read. */
+  readonly directories: (directory: string) => Promise<readonly string[]>;
+  /** What a symbolic link says; undefined where there is none. */
+  readonly link: (file: string) => Promise<string | undefined>;
   /** A sentence for each place that is there and could not be read. */
   readonly unread: string[];
 }
@@ -27,13 +32,16 @@ export function readerBelow(root: string): MachineFiles {
       return otherwise;
     }
   };
+  const listed = (directory: string, wanted: (entry: Dirent) => boolean): Promise<readonly string[]> =>
+    attempt(directory, async () => {
+      const entries = await readdir(join(root, directory), { withFileTypes: true });
+      return entries.flatMap((entry) => (wanted(entry) ? [entry.name] : [])).toSorted();
+    }, []);
   return {
     text: (file) => attempt(file, async () => yamlText(await readRegularFile(realDisk, join(root, file))), undefined),
-    names: (directory) =>
-      attempt(directory, async () => {
-        const entries = await readdir(join(root, directory), { withFileTypes: true });
-        return entries.flatMap((entry) => (entry.isDirectory() ? [] : [entry.name])).toSorted();
-      }, []),
+    names: (directory) => listed(directory, (entry) => !entry.isDirectory()),
+    directories: (directory) => listed(directory, (entry) => entry.isDirectory()),
+    link: (file) => readlink(join(root, file)).catch(() => undefined),
     unread,
   };
 }

@@ -1,22 +1,21 @@
-// Files of this machine that the flags of its static pods name (`files` of an inventory). Pure.
-import { posix } from 'node:path';
+// Files of this machine that the flags of its components name (`files` of an inventory). Pure.
 import type { Inventory } from '../model.ts';
-import { flagValuesOf, mountsOf } from './documents.ts';
+import { type ComponentSettings, hostPathOf } from './component-settings.ts';
 
-/** Manifests of static pods by component. */
-type Manifests = Readonly<Record<string, string | undefined>>;
+/** By component; without those that nothing here starts. */
+export type SettingsHere = Readonly<Record<string, ComponentSettings | undefined>>;
 
 /** Absolute paths on this machine, by the name that the inventory gives them; null: its component runs without that file. */
 export type NamedFiles = Readonly<Record<string, string | null>>;
 
 /**
- * Files without an entry keep the inventory's default: their component has no manifest that names any. `moved` returns the
+ * Files without an entry keep the inventory's default: nothing here says what their component reads. `moved` returns the
  * place on this machine of a path that a flag names.
  */
 export function namedFiles(
   declared: Inventory['files'] = {},
-  manifests: Manifests = {},
-  moved: (path: string) => string = (path) => path,
+  settings: SettingsHere = {},
+  { moved = asItIs, without = [] }: Here = {},
 ): NamedFiles {
   const files = Object.entries(declared);
   const flagsOf = Map.groupBy(
@@ -24,14 +23,21 @@ export function namedFiles(
     ({ component }) => component,
   );
   const commands = new Map(
-    [...flagsOf].map(([component, known]) => [component, commandOf(manifests[component] ?? '', component, known)]),
+    [...flagsOf].flatMap(([component, known]) => {
+      const here = settings[component];
+      return here === undefined ? [] : [[component, { ...here, isWhole: isWhole(here, known) }] as const];
+    }),
   );
-  const named = files.flatMap(([name, { namedBy, default: usual }]): Named[] => {
-    const command = namedBy && commands.get(namedBy.component);
-    if (namedBy === undefined || command === undefined) return [];
-    const path = hostPathOf(command, namedBy.flag);
+  const named = files.flatMap(([name, { namedBy, default: usual, ownDefault }]): Named[] => {
+    if (namedBy === undefined) return [];
+    if (without.includes(namedBy.component)) return [[name, null]];
+    const command = commands.get(namedBy.component);
+    if (command === undefined) return [];
+    // Of several values the first: `init adopt` appends flags that name its own files, which are none of this machine's
+    // administrator.
+    const path = hostPathOf(command.values.get(namedBy.flag)?.[0], command.mounts);
     if (path !== undefined) return [[name, moved(path)]];
-    return usual !== undefined && command.isWhole ? [[name, null]] : [];
+    return usual !== undefined && command.isWhole && ownDefault !== true ? [[name, null]] : [];
   });
   const paths = new Map(named);
   const keys = files.flatMap(([name, { keyOf }]): Named[] => {
@@ -41,20 +47,35 @@ export function namedFiles(
   return Object.fromEntries([...named, ...keys]);
 }
 
-type Named = readonly [name: string, path: string | null];
+const asItIs = (path: string): string => path;
 
-interface Command {
-  readonly flags: ReturnType<typeof flagValuesOf>;
-  readonly mounts: ReturnType<typeof mountsOf>;
-  /** It reads no other files than those that its flags name. One that names none, and does not listen without TLS, is a fragment. */
-  readonly isWhole: boolean;
+interface Here {
+  /** The place on this machine of a path that a flag names. */
+  readonly moved?: (path: string) => string;
+  /** Components that do not run here. */
+  readonly without?: readonly string[] | undefined;
 }
 
-function commandOf(manifest: string, component: string, known: readonly { readonly flag: string }[]): Command {
-  const flags = flagValuesOf(manifest, component);
-  const isPlain = (flags.get('listen-client-urls') ?? []).some((urls) => urls.startsWith('http://'));
-  const isWhole = isPlain || known.some(({ flag }) => flags.has(flag));
-  return { flags, mounts: mountsOf(manifest, component), isWhole };
+/** Directories that the flags of components name. */
+export function namedDirectories(
+  declared: Inventory['directories'] = {},
+  settings: SettingsHere,
+  moved: (path: string) => string,
+): Readonly<Record<string, string>> {
+  const named = Object.entries(declared).flatMap(([name, { namedBy }]) => {
+    const here = namedBy && settings[namedBy.component];
+    const path = here && hostPathOf(here.values.get(namedBy.flag)?.at(-1), here.mounts);
+    return path === undefined ? [] : [[name, moved(path)] as const];
+  });
+  return Object.fromEntries(named);
+}
+
+type Named = readonly [name: string, path: string | null];
+
+/** It reads no other files than those that its flags name. One that names none, and does not listen without TLS, is a fragment. */
+function isWhole({ values }: ComponentSettings, known: readonly { readonly flag: string }[]): boolean {
+  const isPlain = (values.get('listen-client-urls') ?? []).some((urls) => urls.startsWith('http://'));
+  return isPlain || known.some(({ flag }) => values.has(flag));
 }
 
 /**
@@ -74,19 +95,6 @@ export function movedPaths(
   };
 }
 
-/**
- * The first value of a flag that is given several times: `init adopt` appends flags that name its own files, which are none
- * of this machine's administrator.
- */
-function hostPathOf({ flags, mounts }: Command, flag: string): string | undefined {
-  const path = flags.get(flag)?.[0];
-  if (path === undefined || !posix.isAbsolute(path)) return undefined;
-  const inside = posix.normalize(path);
-  const above = mounts.filter(({ at }) => inside === at || inside.startsWith(`${at}/`));
-  const [nearest] = above.toSorted((one, other) => other.at.length - one.at.length);
-  return nearest === undefined ? inside : posix.join(nearest.hostPath, inside.slice(nearest.at.length));
-}
-
 /** kubeadm, etcdadm: ca.crt, ca.key. cfssl, kubespray: ca.pem, ca-key.pem. */
-const keyBeside = (certFile: string): string =>
+export const keyBeside = (certFile: string): string =>
   certFile.endsWith('.pem') ? `${certFile.slice(0, -4)}-key.pem` : `${certFile.replace(/\.[^./]+$/, '')}.key`;

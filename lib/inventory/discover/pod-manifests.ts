@@ -4,9 +4,13 @@ import { join } from 'node:path';
 import { componentNames } from '../../components.ts';
 import { containersOf } from './documents.ts';
 import type { MachineFiles } from './machine-files.ts';
+import { secondManifests } from './second-manifests.ts';
 
-/** Texts of manifests by component. */
-export type StaticPodManifests = Readonly<Record<string, string | undefined>>;
+export interface StaticPods {
+  /** Texts by component. */
+  readonly manifests: Readonly<Record<string, string | undefined>>;
+  readonly notes: readonly string[];
+}
 
 /**
  * A component's manifest is the file that has its name and `.yaml`, as kubeadm writes it; else the first, by name, that has a
@@ -15,7 +19,7 @@ export type StaticPodManifests = Readonly<Record<string, string | undefined>>;
 export async function readStaticPods(
   directory: string,
   files: Pick<MachineFiles, 'text' | 'names'>,
-): Promise<StaticPodManifests> {
+): Promise<StaticPods> {
   const texts = new Map<string, string>();
   for (const name of await files.names(directory)) {
     const text = name.startsWith('.') ? undefined : await files.text(join(directory, name));
@@ -24,7 +28,9 @@ export async function readStaticPods(
   const manifestOf = (component: string): string | undefined =>
     texts.get(`${component}.yaml`) ??
     [...texts.values()].find((text) => text.includes(component) && hasContainer(text, component));
-  return Object.fromEntries(componentNames.map((component) => [component, manifestOf(component)]));
+  const manifests = Object.fromEntries(componentNames.map((component) => [component, manifestOf(component)]));
+  const paths = new Map([...texts].map(([name, text]) => [join(directory, name), text]));
+  return { manifests, notes: secondManifests(paths) };
 }
 
 const hasContainer = (text: string, component: string): boolean =>

@@ -128,8 +128,11 @@ const texts: Readonly<Record<string, string>> = {
   'a number': '42\n',
   'a word': 'garbage\n',
   'a path': '/etc/kubernetes/pki/ca.crt\n',
-  'lines of base64 as base64(1) writes them': `${'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWZnaGlqa2xtbm9wcXJzdHV2d3h5ejAxMjM0NTY3\n'.repeat(4)}`,
-  'lines of base64 as OpenSSL writes them': `${'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWZnaGlqa2xtbm9wcXJzdHV2\n'.repeat(4)}`,
+  'lines of base64 as base64(1) writes them':
+    'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWZnaGlqa2xtbm9wcXJzdHV2d3h5ejAxMjM0NTY3\n'.repeat(4),
+  'lines of base64 as OpenSSL writes them': 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWZnaGlqa2xtbm9wcXJzdHV2\n'.repeat(
+    4,
+  ),
   'a list in JSON': '["clusters", "users", "contexts"]\n',
   'a configuration in JSON': '{"signing": {"default": {"expiry": "8760h", "usages": ["signing", "client auth"]}}}\n',
   'the end of a conflict': '<<<<<<< HEAD\nclusters: a\n=======\nclusters: b\n>>>>>>> other\n',

@@ -2,6 +2,7 @@
 // kind after the other, and has the program repair and report. Prints what must not have happened, one JSON list of sentences.
 // Usage: node others-child.ts <preset> <root> <directories as JSON> <other cluster as JSON>.
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { lstat, mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -154,17 +155,14 @@ const objects: Readonly<Record<string, (path: string) => Promise<unknown>>> = {
   'a FIFO': async (path) => execFileSync('mkfifo', [path]),
   'a link to a device': (path) => symlink('/dev/zero', path),
   'a link to a directory': (path) => symlink('/proc', path),
-  'a socket': (path) =>
-    new Promise<void>((resolve) => {
-      // Its path is too long for a socket in the end: it is made elsewhere.
-      const short = `/tmp/others-${process.pid}.sock`;
-      const server = createServer().listen(short, () => {
-        void rename(short, path).then(() => {
-          server.close();
-          resolve();
-        });
-      });
-    }),
+  'a socket': async (path) => {
+    // Its path is too long for a socket: it is made elsewhere.
+    const short = `/tmp/others-${process.pid}.sock`;
+    const server = createServer().listen(short);
+    await once(server, 'listening');
+    await rename(short, path);
+    server.close();
+  },
 };
 for (const [turn, [name, put]] of Object.entries(objects).entries()) {
   const touched = chosen({ turn, withAuthorities: turn % 2 === 0, fits: () => true });

@@ -7,7 +7,13 @@ import { eventually } from '../eventually.ts';
 import { kubeconfigOf } from '../certificates/kubeconfig.ts';
 import { runLabel } from './container.ts';
 import { firewallRules } from './firewall.ts';
-import { initConfiguration, joinConfiguration, type ClusterOptions } from './kubeadm-config.ts';
+import {
+  initConfiguration,
+  joinConfiguration,
+  type ClusterOptions,
+  usualDirectory,
+  usualPort,
+} from './kubeadm-config.ts';
 import { Node } from './node.ts';
 import type { Workshop } from './workshop.ts';
 
@@ -36,28 +42,37 @@ interface Credentials {
 
 const admin = '/var/lib/machine/test-admin';
 
+/** A component that has failed waits up to five minutes for its next start: no slow machine is to be taken for a dead one. */
+const limitMs = 900_000;
+
+export interface CreateOptions extends ClusterOptions {
+  readonly systemd?: boolean;
+  /** Before kubeadm init: what an installer does around it. */
+  readonly before?: (node: Node) => Promise<void>;
+}
+
 export class Cluster implements AsyncDisposable {
   readonly nodes: Node[] = [];
   readonly #workers = new Set<Node>();
   readonly #workshop: Workshop;
   readonly #network: Network;
+  readonly #port: number;
   readonly #token = `${randomBytes(3).toString('hex')}.${randomBytes(8).toString('hex')}`;
   readonly #certificateKey = randomBytes(32).toString('hex');
   #credentials: Credentials | undefined;
 
-  private constructor(workshop: Workshop, network: Network) {
+  private constructor(workshop: Workshop, network: Network, port = usualPort) {
     this.#workshop = workshop;
     this.#network = network;
+    this.#port = port;
   }
 
   /** One control plane, initialised and Ready. */
-  static async create(
-    workshop: Workshop,
-    options: ClusterOptions & { readonly systemd?: boolean } = {},
-  ): Promise<Cluster> {
-    const cluster = new Cluster(workshop, await createNetwork());
+  static async create(workshop: Workshop, { before, systemd, ...options }: CreateOptions = {}): Promise<Cluster> {
+    const cluster = new Cluster(workshop, await createNetwork(), options.port);
     try {
-      const node = await cluster.#addNode(options.systemd);
+      const node = await cluster.#addNode(systemd);
+      await before?.(node);
       const configuration = await initConfiguration({
         ...options,
         name: node.name,
@@ -66,7 +81,7 @@ export class Cluster implements AsyncDisposable {
         certificateKey: cluster.#certificateKey,
       });
       await kubeadm(node, 'init --upload-certs', configuration);
-      await cluster.#makeAdmin(node);
+      await cluster.#makeAdmin(node, options.certificatesDir);
       await cluster.ready(node);
       return cluster;
     } catch (err) {
@@ -88,7 +103,7 @@ export class Cluster implements AsyncDisposable {
     const configuration = joinConfiguration({
       name: node.name,
       address: node.address,
-      endpoint: `${this.node.address}:6443`,
+      endpoint: `${this.node.address}:${this.#port}`,
       token: this.#token,
       certificateKey: this.#certificateKey,
     });
@@ -101,7 +116,7 @@ export class Cluster implements AsyncDisposable {
   async joinWorker(): Promise<Node> {
     const node = await this.#addNode(true);
     this.#workers.add(node);
-    const endpoint = `${this.node.address}:6443`;
+    const endpoint = `${this.node.address}:${this.#port}`;
     const configuration = joinConfiguration({ name: node.name, address: node.address, endpoint, token: this.#token });
     await kubeadm(node, 'join', configuration);
     await this.ready(node);
@@ -135,8 +150,8 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** An admin certificate of ten years, signed with the cluster's CA: the tests' way in, whatever has expired. */
-  async #makeAdmin(node: Node): Promise<void> {
-    const ca = '/etc/kubernetes/pki/ca';
+  async #makeAdmin(node: Node, directory = usualDirectory): Promise<void> {
+    const ca = `${directory}/ca`;
     await node.sh(`openssl req -new -newkey rsa:2048 -nodes -keyout ${admin}.key -subj /O=system:masters/CN=test-admin |
       openssl x509 -req -CA ${ca}.crt -CAkey ${ca}.key -CAcreateserial -CAserial /tmp/serial -days 3650 > ${admin}.crt`);
     this.#credentials = {
@@ -171,7 +186,7 @@ export class Cluster implements AsyncDisposable {
   kubeconfig(node = this.node): string {
     const { ca, cert, key, servername } = this.#credentials ?? {};
     const data = (text = ''): string => Buffer.from(text).toString('base64');
-    const server = `https://${node.address}:6443`;
+    const server = `https://${node.address}:${this.#port}`;
     const name = servername === undefined ? {} : { 'tls-server-name': servername };
     return kubeconfigOf(
       { server, 'certificate-authority-data': data(ca), ...name },
@@ -187,7 +202,7 @@ export class Cluster implements AsyncDisposable {
         {
           ...this.#credentials,
           host: node.address,
-          port: 6443,
+          port: this.#port,
           path,
           method,
           agent: false,
@@ -211,7 +226,7 @@ export class Cluster implements AsyncDisposable {
    * Resolves when the kubelet of `node` has reported Ready since that moment (its lease has been renewed too, so the
    * report is not an old one). The answer is when, in milliseconds since the epoch.
    */
-  async ready(node = this.node, { since = 0, withinMs = 180_000, ...options }: ReadyOptions = {}): Promise<number> {
+  async ready(node = this.node, { since = 0, withinMs = limitMs, ...options }: ReadyOptions = {}): Promise<number> {
     const { via = this.#workers.has(node) ? this.node : node } = options;
     return eventually(
       async () => {
@@ -233,7 +248,7 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** Makes a Pod on `node`, which the scheduler places and the kubelet runs; gone again when it has run. */
-  async runPod(node = this.node, { withinMs = 180_000 } = {}): Promise<void> {
+  async runPod(node = this.node, { withinMs = limitMs } = {}): Promise<void> {
     const via = this.#workers.has(node) ? this.node : node;
     const name = `probe-${randomBytes(4).toString('hex')}`;
     const pods = '/api/v1/namespaces/default/pods';

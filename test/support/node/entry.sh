@@ -31,7 +31,8 @@ if [ -e "$machine/no-cni" ]; then rm -f /etc/cni/net.d/*; else cp /usr/local/sha
 if [ "${1-}" = systemd ]; then
   # systemd looks for this to know that it is in a container.
   export container=docker
-  cp -R /usr/local/share/machine-units/. /etc/systemd/system
+  # What an installer has put there stays.
+  cp -Rn /usr/local/share/machine-units/. /etc/systemd/system
   for unit in machine-images.service kubelet.service; do
     ln -sf "/etc/systemd/system/$unit" "/etc/systemd/system/multi-user.target.wants/$unit"
   done

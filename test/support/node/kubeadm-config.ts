@@ -9,7 +9,18 @@ export interface ClusterOptions {
   /** Kubelets serve certificates of the cluster's CA, and the API server accepts no others from them. */
   readonly verifiedKubelets?: boolean;
   readonly encryptionAlgorithm?: 'RSA-2048' | 'RSA-3072' | 'RSA-4096' | 'ECDSA-P256' | 'ECDSA-P384';
+  /** Of the API server. */
+  readonly port?: number;
+  /** Default: kubeadm's. */
+  readonly certificatesDir?: string;
+  /** Further fields of ClusterConfiguration. */
+  readonly more?: Readonly<Record<string, unknown>>;
+  /** By name without dashes. */
+  readonly kubeletFlags?: Readonly<Record<string, string>>;
 }
+
+export const usualDirectory = '/etc/kubernetes/pki';
+export const usualPort = 6443;
 
 const nodeRegistration = (name: string) => ({
   name,
@@ -23,6 +34,9 @@ const apiVersion = 'kubeadm.k8s.io/v1beta4';
 /** Documents of JSON are YAML. */
 const documents = (...all: readonly object[]): string => all.map((one) => JSON.stringify(one)).join('\n---\n');
 
+/** Of the image that nodes have. */
+export const etcdTag = (version: string): string => `${version.slice(1)}-0`;
+
 export interface InitOptions extends ClusterOptions {
   readonly name: string;
   readonly address: string;
@@ -32,14 +46,17 @@ export interface InitOptions extends ClusterOptions {
 
 export async function initConfiguration(options: InitOptions): Promise<string> {
   const { name, address, token, certificateKey, certificateValidity = '8760h' } = options;
-  const { signingDuration = certificateValidity } = options;
+  const { signingDuration = certificateValidity, port = usualPort, certificatesDir = usualDirectory } = options;
   const { kubernetes, etcd } = await componentVersions();
   return documents(
     {
       apiVersion,
       kind: 'InitConfiguration',
-      nodeRegistration: nodeRegistration(name),
-      localAPIEndpoint: { advertiseAddress: address },
+      nodeRegistration: {
+        ...nodeRegistration(name),
+        kubeletExtraArgs: Object.entries(options.kubeletFlags ?? {}).map(([flag, value]) => ({ name: flag, value })),
+      },
+      localAPIEndpoint: { advertiseAddress: address, bindPort: port },
       bootstrapTokens: [{ token }],
       certificateKey,
       skipPhases: ['addon', 'mark-control-plane', 'show-join-command'],
@@ -48,17 +65,19 @@ export async function initConfiguration(options: InitOptions): Promise<string> {
       apiVersion,
       kind: 'ClusterConfiguration',
       kubernetesVersion: kubernetes,
-      controlPlaneEndpoint: `${address}:6443`,
+      controlPlaneEndpoint: `${address}:${port}`,
+      certificatesDir,
       certificateValidityPeriod: certificateValidity,
       ...(options.encryptionAlgorithm && { encryptionAlgorithm: options.encryptionAlgorithm }),
       // Otherwise the kubelet's client certificate would outlive the others.
       controllerManager: { extraArgs: [{ name: 'cluster-signing-duration', value: signingDuration }] },
       ...(options.verifiedKubelets === true && {
         apiServer: {
-          extraArgs: [{ name: 'kubelet-certificate-authority', value: '/etc/kubernetes/pki/ca.crt' }],
+          extraArgs: [{ name: 'kubelet-certificate-authority', value: `${certificatesDir}/ca.crt` }],
         },
       }),
-      etcd: { local: { imageTag: `${etcd.slice(1)}-0` } },
+      etcd: { local: { imageTag: etcdTag(etcd) } },
+      ...options.more,
     },
     {
       apiVersion: 'kubelet.config.k8s.io/v1beta1',

@@ -10,18 +10,29 @@ export interface Leaf {
   /** Below /. A kubeconfig holds it embedded. */
   readonly file: string;
   readonly key?: string;
-  /** Its CA below /etc/kubernetes/pki, without extension. */
-  readonly ca: 'ca' | 'etcd/ca' | 'front-proxy-ca';
+  /** Its CA below that directory, without extension; with .pem its key is beside it in -key.pem. */
+  readonly ca: 'ca' | 'etcd/ca' | 'front-proxy-ca' | 'ca.pem';
+  /** Below /. Default: etc/kubernetes/pki. */
+  readonly directory?: string;
 }
 
 const pki = 'etc/kubernetes/pki';
-const pair = (name: string, ca: Leaf['ca'] = 'ca'): Leaf => ({
+export const pair = (name: string, ca: Leaf['ca'] = 'ca', directory = pki): Leaf => ({
   name: name.replace('/', '-'),
-  file: `${pki}/${name}.crt`,
-  key: `${pki}/${name}.key`,
+  file: `${directory}/${name}${ca === 'ca.pem' ? '.pem' : '.crt'}`,
+  key: `${directory}/${name}${ca === 'ca.pem' ? '-key.pem' : '.key'}`,
   ca,
+  ...(directory !== pki && { directory }),
 });
 const kubeconfig = (name: string): Leaf => ({ name, file: `etc/kubernetes/${name}`, ca: 'ca' });
+
+/** Below /, of a CA. */
+function authorityFiles({ ca, directory = pki }: Leaf): { readonly cert: string; readonly key: string } {
+  const path = `${directory}/${ca}`;
+  return ca === 'ca.pem'
+    ? { cert: path, key: path.replace(/\.pem$/, '-key.pem') }
+    : { cert: `${path}.crt`, key: `${path}.key` };
+}
 
 export const kubeletClient: Leaf = {
   name: 'kubelet.conf',
@@ -58,6 +69,15 @@ export const authorities: readonly Leaf[] = [
 /** Those that hold the bytes of their CA; not every machine has all. */
 const kubeconfigs = ['admin.conf', 'super-admin.conf', 'controller-manager.conf', 'scheduler.conf', 'kubelet.conf'];
 
+/** Those of a control plane whose certificates lie in another directory below /; `except` names those that it has not. */
+export const leavesIn = (directory: string, except: readonly string[] = []): readonly Leaf[] =>
+  [...leaves, superAdmin]
+    .filter(({ name }) => !except.includes(name))
+    .map((leaf) => {
+      const moved = (path: string): string => path.replace(`${pki}/`, `${directory}/`);
+      return { ...leaf, directory, file: moved(leaf.file), ...(leaf.key && { key: moved(leaf.key) }) };
+    });
+
 /** Where kubeadm init was run, not where a node has joined. */
 export const superAdmin = kubeconfig('super-admin.conf');
 
@@ -83,7 +103,10 @@ export async function reissue(
 ): Promise<void> {
   await withScratch(async (scratch) => {
     const root = join(scratch, 'root');
-    for (const path of ['/etc/kubernetes', '/var/lib/kubelet/pki']) {
+    const elsewhere = which.flatMap(({ directory }) =>
+      directory?.startsWith('etc/kubernetes/') === false ? [`/${directory}`] : [],
+    );
+    for (const path of new Set(['/etc/kubernetes', '/var/lib/kubelet/pki', ...elsewhere])) {
       const copy = await node.copyOut(path);
       await mkdir(dirname(join(root, path)), { recursive: true });
       await cp(copy, join(root, path), { recursive: true, verbatimSymlinks: true });
@@ -104,7 +127,7 @@ export async function reissueFiles(
   for (const leaf of which) {
     const file = await followed(root, leaf.file);
     const text = await readFile(file, 'utf8');
-    const key = await readFile(join(root, pki, `${leaf.ca}.key`), 'utf8');
+    const key = await readFile(join(root, authorityFiles(leaf).key), 'utf8');
     const changed = join(to, relative(await realpath(root), file));
     await mkdir(dirname(changed), { recursive: true });
     await writeFile(changed, withDates(text, key, dates));
@@ -197,25 +220,28 @@ export async function leafProblems(node: Node, which: readonly Leaf[] = leaves):
 
 /** The script of that check: prints a line for each problem. */
 export function leafCheck(which: readonly Leaf[]): string {
-  const checks = which.map(({ name, file, key, ca }) => `check '${name}' '/${file}' '${key ? `/${key}` : ''}' '${ca}'`);
+  const checks = which.map((leaf) => {
+    const { name, file, key } = leaf;
+    return `check '${name}' '/${file}' '${key ? `/${key}` : ''}' '/${authorityFiles(leaf).cert}'`;
+  });
   return [checkScript, ...checks].join('\n');
 }
 
 const checkScript = `
 check() {
   certificate=$2 key=\${3:-$2}
-  case $2 in
-  *.pem) # read once: the kubelet may put a new one there at any moment
+  case "$2:$3" in
+  *.pem:) # read once: the kubelet may put a new one there at any moment
     certificate=/tmp/leaf.pem key=/tmp/leaf.pem
     cat "$2" > $certificate ;;
-  *.conf)
+  *.conf:)
     certificate=/tmp/leaf.crt key=/tmp/leaf.key
     sed -n 's/.*client-certificate-data: //p' "$2" | base64 -d > $certificate
     sed -n 's/.*client-key-data: //p' "$2" | base64 -d > $key
     sed -n 's/.*certificate-authority-data: //p' "$2" | base64 -d > /tmp/authority.crt
-    openssl verify -CAfile /tmp/authority.crt /etc/kubernetes/pki/ca.crt > /dev/null 2>&1 || echo "$1: names another CA" ;;
+    openssl verify -CAfile /tmp/authority.crt "$4" > /dev/null 2>&1 || echo "$1: names another CA" ;;
   esac
-  openssl verify -CAfile "/etc/kubernetes/pki/$4.crt" "$certificate" > /tmp/verify 2>&1 || echo "$1: $(tr '\\n' ' ' < /tmp/verify)"
+  openssl verify -CAfile "$4" "$certificate" > /tmp/verify 2>&1 || echo "$1: $(tr '\\n' ' ' < /tmp/verify)"
   [ "$(openssl x509 -in "$certificate" -noout -pubkey 2>&1)" = "$(openssl pkey -in "$key" -pubout 2>&1)" ] ||
     echo "$1: certificate and key do not belong together"
   [ "$(stat -L -c %a "\${3:-$2}")" = 600 ] || echo "$1: mode $(stat -L -c %a "\${3:-$2}")"

@@ -43,13 +43,15 @@ export interface BootTimes {
 
 export class Node {
   readonly name: string;
-  readonly address: string;
+  readonly #network: string;
   readonly #container: StartedTestContainer;
+  #address: string;
   #removed = false;
 
-  private constructor({ name, address }: NodeOptions, container: StartedTestContainer) {
+  private constructor({ name, address, network }: NodeOptions, container: StartedTestContainer) {
     this.name = name;
-    this.address = address;
+    this.#address = address;
+    this.#network = network;
     this.#container = container;
   }
 
@@ -90,6 +92,20 @@ export class Node {
 
   async on(): Promise<void> {
     await (await this.#docker()).start();
+  }
+
+  get address(): string {
+    return this.#address;
+  }
+
+  /** It has another address from its next start on. It is off. */
+  async moveTo(address: string): Promise<void> {
+    const { dockerode } = (await getContainerRuntimeClient()).container;
+    const network = dockerode.getNetwork(this.#network);
+    const Container = this.#container.getId();
+    await network.disconnect({ Container, Force: true });
+    await network.connect({ Container, EndpointConfig: { IPAMConfig: { IPv4Address: address } } });
+    this.#address = address;
   }
 
   /** Every process stands still, and the clock goes on: what a suspended machine looks like afterwards. */

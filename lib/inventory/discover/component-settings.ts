@@ -1,0 +1,128 @@
+// What a component is told: the flags of its command line, the variables that stand for flags, the fields of its
+// configuration. Pure.
+import { basename, posix } from 'node:path';
+import { flagsIn } from '../../command-flags.ts';
+import type { ComponentName } from '../../components.ts';
+import { isMapping, yamlMapping } from '../../yaml.ts';
+import { configurationFields } from '../file-flags.ts';
+import { withVariables } from './unit-files.ts';
+
+/** All values of each flag in their order, by its name without dashes. */
+export type ValuesByFlag = ReadonlyMap<string, readonly string[]>;
+
+/** A directory or a file of the host, by where a container has it. */
+export interface Mount {
+  readonly at: string;
+  readonly hostPath: string;
+}
+
+export interface ComponentSettings {
+  readonly values: ValuesByFlag;
+  /** Of its container. */
+  readonly mounts: readonly Mount[];
+}
+
+/** The command line of a component, and how it was found. */
+export interface ComponentCommand {
+  readonly words: readonly string[];
+  readonly variables: ReadonlyMap<string, string>;
+  readonly mounts: readonly Mount[];
+}
+
+const shells: ReadonlySet<string> = new Set(['sh', 'bash', 'dash', 'ash', 'busybox']);
+
+/**
+ * The words behind the program of this name, also where a shell or another program starts it (`sh -c 'exec kubelet ...'`,
+ * `docker run ... etcd ...`). Undefined where no word is that program.
+ */
+export function argumentsOf(
+  component: string,
+  words: readonly string[],
+  variables: ReadonlyMap<string, string> = new Map(),
+): readonly string[] | undefined {
+  const script = words.indexOf('-c');
+  if (shells.has(basename(words[0] ?? '')) && script > 0) {
+    const lines = (words[script + 1] ?? '').replaceAll(/\\\r?\n/g, ' ').split(/[\n;]|&&|\|\|/);
+    const found = lines.flatMap((line) => {
+      const args = argumentsOf(component, withVariables(line, variables), variables);
+      return args === undefined ? [] : [args];
+    });
+    return found[0];
+  }
+  const at = words.findIndex((word) => !word.startsWith('-') && basename(word) === component);
+  return at < 0 ? undefined : words.slice(at + 1);
+}
+
+/** Values of the flags among these words. */
+export function valuesIn(words: readonly string[]): ValuesByFlag {
+  const values = new Map<string, string[]>();
+  for (const { name, value = '' } of flagsIn(words)) values.set(name, [...(values.get(name) ?? []), value]);
+  return values;
+}
+
+/** Variables that stand for flags: ETCD_CERT_FILE for --cert-file, and those of etcdctl (etcd: pkg/flags, FlagToEnv). */
+export function valuesOfVariables(component: ComponentName, variables: ReadonlyMap<string, string>): ValuesByFlag {
+  if (component !== 'etcd') return new Map();
+  return new Map(
+    [...variables].flatMap(([name, value]): [string, readonly string[]][] => {
+      const [, prefix, rest] = /^(ETCD|ETCDCTL)_(\w+)$/.exec(name) ?? [];
+      if (rest === undefined || value === '') return [];
+      const flag = rest.toLowerCase().replaceAll('_', '-');
+      return [[prefix === 'ETCD' ? flag : `etcdctl-${flag}`, [value]]];
+    }),
+  );
+}
+
+/** Values of one flag beat those of the other source. */
+export const firstOfBoth = (first: ValuesByFlag, second: ValuesByFlag): ValuesByFlag => new Map([...second, ...first]);
+
+/** Values with those of a configuration that one of them names. `documents`: its texts, a later one beats an earlier. */
+export function withConfiguration(
+  component: ComponentName,
+  values: ValuesByFlag,
+  { flag, file, documents }: { readonly flag: string; readonly file: string; readonly documents: readonly string[] },
+): ValuesByFlag {
+  const known = configurationFields[component]?.[flag];
+  if (known === undefined) return values;
+  const found = new Map<string, readonly string[]>();
+  for (const text of documents) {
+    const document = yamlMapping(text);
+    const here = new Map<string, readonly string[]>();
+    for (const [path, name] of Object.entries(known.fields)) {
+      const texts = fieldsAt(document, path).flatMap((value) =>
+        typeof value === 'string' && value !== '' ? value : [],
+      );
+      if (texts.length > 0) here.set(name, [...(here.get(name) ?? []), ...texts]);
+    }
+    for (const [name, texts] of here)
+      found.set(
+        name,
+        texts.map((value) => besideConfiguration(file, name, value)),
+      );
+  }
+  if (known.order === 'fieldsAlone') return found;
+  return known.order === 'flagsFirst' ? firstOfBoth(values, found) : firstOfBoth(found, values);
+}
+
+/** A relative path is one beside the configuration (cmd/kubelet/app: kubeletConfigFlagPrecedence, resolveRelativePaths). */
+const besideConfiguration = (file: string, name: string, value: string): string =>
+  /file|kubeconfig|cert|key|bundle/.test(name) && !posix.isAbsolute(value)
+    ? posix.join(posix.dirname(file), value)
+    : value;
+
+function fieldsAt(value: unknown, path: string): readonly unknown[] {
+  const [step = '', ...rest] = path.split('.');
+  const name = step.replace(/\[\]$/, '');
+  const field = isMapping(value) ? value[name] : undefined;
+  const items = step.endsWith('[]') ? (Array.isArray(field) ? (field as readonly unknown[]) : []) : [field];
+  return rest.length === 0 ? items : items.flatMap((item) => fieldsAt(item, rest.join('.')));
+}
+
+/** The place on this host of a path that a component sees; undefined for a path that is none. */
+export function hostPathOf(path: string | undefined, mounts: readonly Mount[]): string | undefined {
+  if (path === undefined || !posix.isAbsolute(path)) return undefined;
+  const inside = posix.normalize(path);
+  const above = mounts.filter(({ at }) => inside === at || inside.startsWith(`${at}/`));
+  const [nearest] = above.toSorted((one, other) => other.at.length - one.at.length);
+  return nearest === undefined ? inside : posix.join(nearest.hostPath, inside.slice(nearest.at.length));
+}

@@ -1,0 +1,90 @@
+// Units of systemd as far as they start a component: the command line that ExecStart gives, with the variables of the unit in
+// it (systemd.service(5), "Command lines"; systemd.exec(5), Environment=, EnvironmentFile=). Pure.
+
+/** What a unit says of its service, its drop-ins included. */
+export interface ServiceUnit {
+  /** Of the last ExecStart. */
+  readonly command: string;
+  /** Assignments of Environment=, then the files of EnvironmentFile= in their order. */
+  readonly environment: ReadonlyMap<string, string>;
+  readonly environmentFiles: readonly string[];
+}
+
+/** `texts`: the unit, then its drop-ins in the order in which systemd reads them. Undefined where nothing is started. */
+export function serviceUnit(texts: readonly string[]): ServiceUnit | undefined {
+  let command: string | undefined;
+  let environment: [string, string][] = [];
+  let environmentFiles: string[] = [];
+  for (const { name, value } of texts.flatMap(serviceSettings)) {
+    // An empty value takes away what was set before.
+    if (name === 'ExecStart') command = value === '' ? undefined : value.replace(/^[-@:+!|]+/, '');
+    if (name === 'Environment')
+      environment = value === '' ? [] : [...environment, ...shellWords(value).flatMap(assignment)];
+    if (name === 'EnvironmentFile')
+      environmentFiles = value === '' ? [] : [...environmentFiles, value.replace(/^-/, '')];
+  }
+  return command === undefined ? undefined : { command, environment: new Map(environment), environmentFiles };
+}
+
+function serviceSettings(text: string): { readonly name: string; readonly value: string }[] {
+  let section = '';
+  const lines = text.replaceAll(/\\\r?\n/g, ' ').split('\n');
+  return lines.flatMap((raw) => {
+    const line = raw.trim();
+    if (line === '' || line.startsWith('#') || line.startsWith(';')) return [];
+    if (line.startsWith('[')) section = line;
+    const at = line.indexOf('=');
+    if (section !== '[Service]' || at < 1) return [];
+    return [{ name: line.slice(0, at).trim(), value: line.slice(at + 1).trim() }];
+  });
+}
+
+const assignment = (word: string): [string, string][] => {
+  const at = word.indexOf('=');
+  return at < 1 ? [] : [[word.slice(0, at), word.slice(at + 1)]];
+};
+
+/** Variables of a file of `NAME=value` lines, as EnvironmentFile= reads them; others are left out. */
+export function environmentFile(text: string): ReadonlyMap<string, string> {
+  const lines = text.replaceAll(/\\\r?\n/g, '').split('\n');
+  return new Map(
+    lines.flatMap((raw): [string, string][] => {
+      const line = raw.trim();
+      if (line === '' || line.startsWith('#') || line.startsWith(';')) return [];
+      return assignment(line.replace(/^export\s+/, '')).map(([name, value]) => [name.trim(), unquoted(value.trim())]);
+    }),
+  );
+}
+
+const unquoted = (value: string): string =>
+  value.length > 1 && /^["']/.test(value) && value.at(-1) === value[0] ? value.slice(1, -1) : value;
+
+/** Words of a line, with quotes and backslashes as shells and systemd take them. */
+export function shellWords(line: string): readonly string[] {
+  const words: string[] = [];
+  let word: string | undefined;
+  let quote = '';
+  for (let at = 0; at < line.length; at += 1) {
+    const char = line[at] ?? '';
+    if (quote !== '' && char === quote) quote = '';
+    else if (quote === '' && (char === '"' || char === "'")) [quote, word] = [char, word ?? ''];
+    else if (char === '\\' && quote !== "'") {
+      at += 1;
+      word = `${word ?? ''}${line[at] ?? ''}`;
+    } else if (quote === '' && /\s/.test(char)) {
+      if (word !== undefined) words.push(word);
+      word = undefined;
+    } else word = `${word ?? ''}${char}`;
+  }
+  return word === undefined ? words : [...words, word];
+}
+
+/** With `$NAME` as a word taken apart, and `${NAME}` anywhere in its place; an unknown variable is empty. */
+export function withVariables(command: string, variables: ReadonlyMap<string, string>): readonly string[] {
+  return shellWords(command).flatMap((word) => {
+    const whole = /^\$(\w+)$/.exec(word)?.[1];
+    if (whole !== undefined) return shellWords(variables.get(whole) ?? '');
+    const filled = word.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => variables.get(name) ?? '');
+    return [filled.replaceAll('%%', '%')];
+  });
+}

@@ -1,0 +1,179 @@
+// What runs here with files of before: processes and files of this machine, held against the note of earlier runs, which is
+// kept in the lock directory for this boot. What is to be restarted now gets a marker, as after a write of our own: there is
+// one way to restart (host-restarts.ts).
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import type { ComponentName } from '../components.ts';
+import { realDisk } from '../disk/disk.ts';
+import { readRegularFile, replaceFile } from '../disk/files.ts';
+import { ourPlaces, type ProcessFacts, type ProcessId, readProcesses } from '../host/proc.ts';
+import type { Resolved } from '../inventory/model.ts';
+import { type HostProofs, proveIdentityHere, proveServedHere } from '../proof/prove.ts';
+import type { ProofResult } from '../proof/result.ts';
+import { type Component, due, ownKubeconfig, readersOf, startedSeconds } from './decide.ts';
+import { type FormerFile, formerFiles, isToRestart, learn, type LoadedNote, nothingLoaded } from './loaded.ts';
+import type { Markers, RestartNotes } from './markers.ts';
+import { startFilesOf, stateOfFile } from './start-files.ts';
+
+interface Looking {
+  readonly components: readonly Component[];
+  readonly resolved: Resolved;
+  readonly notes: Pick<RestartNotes, 'directory' | 'boot'>;
+  readonly clock: Pick<Clock, 'now' | 'uptimeSeconds'>;
+}
+
+type Loaded = Partial<Record<ComponentName, LoadedNote>>;
+
+/** `keep`: for the next run. Never rejects. */
+export async function lookForFormer(options: Looking, keep: 'keep' | 'forget'): Promise<readonly FormerFile[]> {
+  const { components, resolved, notes, clock } = options;
+  const before = await readLoaded(notes);
+  const after: Loaded = {};
+  const found: FormerFile[] = [];
+  // Before the files: a process that starts in between has read what is read here, and is met by the next run.
+  const all = processesOf(components);
+  for (const component of components) {
+    const processes = readersOf(component, all ?? [], ourPlaces);
+    const uptimeSeconds = clock.uptimeSeconds();
+    const note = before[component.name] ?? nothingLoaded;
+    if (all === undefined || uptimeSeconds === undefined || isAhead(processes, uptimeSeconds)) continue;
+    const now = { now: clock.now(), uptimeSeconds };
+    const states = startFilesOf(component, resolved).map((file) => stateOfFile(file, resolved, now));
+    const files = (await Promise.all(states)).filter((state) => state !== undefined);
+    const learnt = learn(note, { processes, files, seconds: clock.uptimeSeconds() ?? uptimeSeconds });
+    after[component.name] = learnt;
+    found.push(...formerFiles(component, learnt, { processes, files }));
+  }
+  if (keep === 'keep' && JSON.stringify(after) !== JSON.stringify(before)) await writeLoaded(after, notes);
+  return found;
+}
+
+/**
+ * For `status`, which leaves no note. What a write of our own has marked is restarted by the next run; of a service
+ * waitingServices() tells that.
+ */
+export async function formerHere(
+  options: Looking & { readonly markers: Pick<Markers, 'look' | 'boot'> },
+): Promise<readonly FormerFile[]> {
+  const { components, markers, clock } = options;
+  const found = await lookForFormer(options, 'forget');
+  const each = found.map(async (one): Promise<readonly FormerFile[]> => {
+    const marker = await markers.look(one.component);
+    if (marker === undefined || due(marker, [one.process], markers.boot).length === 0) return [one];
+    const isService = components.some(({ name, isService: is }) => name === one.component && is);
+    return isService ? [] : [{ ...one, restartsAt: clock.now() }];
+  });
+  return (await Promise.all(each)).flat();
+}
+
+function processesOf(components: readonly Component[]): readonly ProcessFacts[] | undefined {
+  try {
+    return readProcesses(components.map(({ name }) => name));
+  } catch {
+    return undefined; // /proc is closed to us
+  }
+}
+
+/** Whether the clock of processes is ahead: more than a second's difference says that /proc/uptime is not this machine's (lxcfs). */
+const isAhead = (processes: readonly ProcessId[], uptimeSeconds: number): boolean =>
+  processes.some((one) => startedSeconds(one) > uptimeSeconds + 1);
+
+const fileIn = (directory: string): string => join(directory, 'loaded');
+
+/** The note of earlier runs; empty where there is none, where it is of another boot, or cannot be read. */
+async function readLoaded({ directory, boot }: Looking['notes']): Promise<Loaded> {
+  const text = (await readRegularFile(realDisk, fileIn(directory)).catch(() => '')).toString();
+  try {
+    const { boot: noted, loaded } = JSON.parse(text) as { readonly boot?: unknown; readonly loaded?: unknown };
+    return noted === boot && isLoaded(loaded) ? loaded : {};
+  } catch {
+    return {};
+  }
+}
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const isContent = (value: unknown): boolean =>
+  isObject(value) && typeof value['digest'] === 'string' && ['number', 'undefined'].includes(typeof value['until']);
+
+const areContents = (value: unknown): boolean => isObject(value) && Object.values(value).every(isContent);
+
+function isLoaded(value: unknown): value is Loaded {
+  if (!isObject(value)) return false;
+  return Object.values(value).every((note) => {
+    if (!isObject(note) || !areContents(note['seen']) || !Array.isArray(note['processes'])) return false;
+    const seen = Object.values(note['seen'] as Readonly<Record<string, { readonly since?: unknown }>>);
+    const isProcess = (one: unknown): boolean =>
+      isObject(one) &&
+      typeof one['pid'] === 'number' &&
+      typeof one['started'] === 'number' &&
+      areContents(one['files']);
+    return seen.every(({ since }) => typeof since === 'number') && note['processes'].every(isProcess);
+  });
+}
+
+/** A note that cannot be written is made by the next run. */
+async function writeLoaded(loaded: Loaded, { directory, boot }: Looking['notes']): Promise<void> {
+  const content = JSON.stringify({ boot, loaded });
+  await replaceFile({ path: fileIn(directory), content, mode: 0o600, what: 'note' }).catch(() => undefined);
+}
+
+interface Marking extends HostProofs {
+  readonly components: readonly Component[];
+  readonly markers: Markers;
+}
+
+/** Leaves a marker for each component that has a process to be restarted now. */
+export async function markFormer(found: readonly FormerFile[], options: Marking): Promise<void> {
+  const { components, markers, clock } = options;
+  for (const component of components) {
+    const own = found.filter(({ component: name }) => name === component.name);
+    if (own.length === 0 || (await isMarked(component, own, markers))) continue;
+    const hasRestart = own.some((one) => isToRestart(one, undefined, clock.now()));
+    const use = hasRestart ? undefined : await useOf(component, own, options);
+    // Its identity says nothing of a CA that it has loaded besides.
+    const useOfFile = (file: string) => (file === ownKubeconfig(component) ? use : undefined);
+    const restarts = own.filter((one) => isToRestart(one, useOfFile(one.file), clock.now()));
+    if (restarts.length > 0) await mark(component, restarts, markers);
+  }
+}
+
+/** Whether a write of our own has left a marker for them, which is acted on in any case. */
+async function isMarked({ name }: Component, own: readonly FormerFile[], markers: Markers): Promise<boolean> {
+  const marker = await markers.look(name);
+  if (marker === undefined) return false;
+  const processes = own.map(({ process }) => process);
+  return marker.state === 'writing' || due(marker, processes, markers.boot).length === processes.length;
+}
+
+/** `found` are due; with those that a marker has already. */
+export async function mark(
+  { name }: Pick<Component, 'name'>,
+  found: readonly Pick<FormerFile, 'process' | 'until'>[],
+  markers: Markers,
+): Promise<void> {
+  const before = await markers.look(name);
+  const ofThisBoot = before?.boot === markers.boot ? before : undefined;
+  const running = [...(ofThisBoot?.running ?? []), ...found.map(({ process: { pid, started } }) => ({ pid, started }))];
+  const ends = [ofThisBoot?.until, ...found.map(({ until }) => until)].filter((end) => end !== undefined);
+  const until = ends.toSorted((one, other) => one.getTime() - other.getTime())[0];
+  await markers.set(name, { boot: markers.boot, state: 'written', running, until });
+}
+
+/** A leader renews its Lease every 2 s, a kubelet every 10 s. */
+const renewedWithinMs = 30_000;
+const patienceMs = 20_000;
+
+/** Whether the identity of a component is accepted now; undefined where it has none, or no API server here can be asked. */
+async function useOf(
+  component: Component,
+  own: readonly FormerFile[],
+  options: Marking,
+): Promise<ProofResult['state'] | undefined> {
+  const kubeconfig = ownKubeconfig(component);
+  if (kubeconfig === undefined || !own.some(({ file }) => file === kubeconfig)) return undefined;
+  if ((await proveServedHere(0, options))?.state !== 'proven') return undefined;
+  const since = new Date(options.clock.now().getTime() - renewedWithinMs);
+  return (await proveIdentityHere({ kubeconfig, since }, patienceMs, options))?.state;
+}

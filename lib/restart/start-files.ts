@@ -1,0 +1,105 @@
+// The files that a component reads at its start only, as they are now: what it loads of each, and when that was written.
+import { createHash, X509Certificate } from 'node:crypto';
+import { stat } from 'node:fs/promises';
+import { realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/files.ts';
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { filesOf, isFile, pathOf } from '../inventory/places.ts';
+import { readKubeconfigView, type Source } from '../kubeconfig/document.ts';
+import { type Component, secondsOfChange } from './decide.ts';
+import type { FileState } from './loaded.ts';
+
+interface StartFile {
+  readonly artefact: string;
+  readonly file: string;
+  readonly isKubeconfig: boolean;
+}
+
+/**
+ * Not among them: what is shown in a handshake, which is asked instead, and credentials that the component rotates
+ * itself, and so has in its memory before they are in the file.
+ */
+export function startFilesOf({ name, artefacts: own }: Pick<Component, 'name' | 'artefacts'>, { artefacts }: Resolved) {
+  return artefacts.flatMap((artefact): readonly StartFile[] => {
+    const reader = artefact.readers.find(({ component, needs }) => component === name && needs === 'restart');
+    if (reader === undefined || reader.serves !== undefined || !own.includes(artefact.name)) return [];
+    return pathsOfReader(artefact, name).map((file) => ({
+      artefact: artefact.name,
+      file,
+      isKubeconfig: artefact.location.kind === 'kubeconfig',
+    }));
+  });
+}
+
+function pathsOfReader(artefact: ResolvedArtefact, component: string): readonly string[] {
+  const { location } = artefact;
+  if (!isFile(location)) return [];
+  // The document: credentials in files of their own are read again by their reader, or rotated by it.
+  if (location.kind === 'kubeconfig') return [location.file];
+  if (artefact.kind === 'target' && artefact.rotatedBy === component) return [];
+  // Of a CA its certificate: its key is read by none of these, or again when it changes.
+  return artefact.kind === 'signer' ? [pathOf(location)] : filesOf(location).map(({ file }) => file);
+}
+
+interface Now {
+  readonly now: Date;
+  readonly uptimeSeconds: number;
+}
+
+/** Undefined where it cannot be read, or changes just now: a later run looks again. */
+export async function stateOfFile(
+  { artefact, file, isKubeconfig }: StartFile,
+  { endpoints = {} }: Resolved,
+  clock: Now,
+): Promise<FileState | undefined> {
+  try {
+    const { ctimeMs } = await stat(file);
+    const bytes = await readRegularFile(realDisk, file);
+    const { mtime, birthtime, ctime, ctimeMs: later } = await stat(file);
+    if (ctimeMs !== later) return undefined;
+    const content = isKubeconfig ? contentOfKubeconfig(file, bytes, endpoints) : contentOfPem(bytes);
+    const writtenAt = mtime > birthtime ? mtime : birthtime;
+    const seconds = (changedAt: Date): number =>
+      secondsOfChange({ since: 'found', changedAt, ...clock, observedSinceSeconds: 0 });
+    const times = { writtenAt, writtenSeconds: seconds(writtenAt), touchedSeconds: seconds(ctime) };
+    return { artefact, file, ...content, ...times };
+  } catch {
+    return undefined;
+  }
+}
+
+const digestOf = (...parts: readonly Uint8Array[]): string => {
+  const sum = createHash('sha256');
+  for (const part of parts) sum.update(part);
+  return sum.digest('hex');
+};
+
+const contentOfPem = (bytes: Uint8Array) => ({ digest: digestOf(bytes), until: endOf(bytes) });
+
+/** The content that a client loads of a kubeconfig. A comment, another context or the order of its fields is no change. */
+function contentOfKubeconfig(file: string, bytes: Uint8Array, endpoints: NonNullable<Resolved['endpoints']>) {
+  const view = readKubeconfigView(file, bytes, endpoints);
+  if ('problem' in view || 'foreign' in view) return { digest: digestOf(bytes) };
+  const { certificate, key, authority, server, insecure } = view;
+  const loaded = [certificate, key, authority].map(sourceText);
+  return {
+    digest: digestOf(Buffer.from(JSON.stringify([...loaded, server, insecure]))),
+    until: endOfSource(certificate),
+  };
+}
+
+const sourceText = (source: Source): string => {
+  if (source.kind === 'data') return `data ${digestOf(source.bytes ?? Buffer.alloc(0))}`;
+  return source.kind === 'file' ? `file ${source.file}` : '';
+};
+
+const endOfSource = (source: Source): number | undefined =>
+  source.kind === 'data' && source.bytes !== undefined ? endOf(source.bytes) : undefined;
+
+function endOf(pem: Uint8Array): number | undefined {
+  try {
+    return new X509Certificate(pem).validToDate.getTime();
+  } catch {
+    return undefined;
+  }
+}

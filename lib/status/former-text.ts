@@ -1,0 +1,23 @@
+// What is said of a component that runs with a file of before, and the command that ends it. Pure.
+import { controlPlane } from '../components.ts';
+import type { FormerFile } from '../restart/loaded.ts';
+
+/** Whether a time alone decides its restart, and no Lease. A service is not waited for: one machine comes after the other. */
+export const isRestartedByItself = ({ restartsAt, isService }: FormerFile): boolean =>
+  restartsAt !== undefined && !isService;
+
+/** One sentence: which process, what it has, and what to do. */
+export function formerText(one: FormerFile): string {
+  const { artefact, component, process, file, state, changedAt, until } = one;
+  const who = `${component} (process ${process.pid})`;
+  const written = `${file} was written ${changedAt.toISOString()}`;
+  const does = state === 'former' ? 'has not loaded it' : 'started before, and what it has loaded is not known';
+  const end = until === undefined ? '' : `; what it has ends ${until.toISOString()}`;
+  return `${artefact}: ${written}, and ${who} ${does}${end}. Restart it: ${restartCommand(one)}`;
+}
+
+/** The kubelet starts a static pod's container again. */
+function restartCommand({ component, process, isService }: FormerFile): string {
+  const { startedBy } = controlPlane[component];
+  return isService || startedBy === 'systemd' ? `systemctl restart ${component}` : `kill ${process.pid}`;
+}

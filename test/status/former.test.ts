@@ -1,0 +1,90 @@
+// What is said of processes that run with a former file, and of what a server has made for itself.
+import { describe, expect, it } from 'vitest';
+import { exitOfNode } from '../../cmd/exit-codes.ts';
+import type { FormerFile } from '../../lib/restart/loaded.ts';
+import type { ServedCertificate } from '../../lib/status/node-report.ts';
+import { renderNode } from '../../lib/status/print.ts';
+import { at } from '../support/facts.ts';
+import { type Told, tell } from './node.ts';
+
+const former: FormerFile = {
+  component: 'kube-controller-manager',
+  isService: false,
+  process: { pid: 41, started: 1 },
+  artefact: 'controller-manager.conf',
+  file: '/etc/kubernetes/controller-manager.conf',
+  state: 'former',
+  changedAt: at(-1),
+  until: at(10),
+  restartsAt: at(9),
+};
+const { until: _until, restartsAt: _restartsAt, ...undated } = former;
+const unknown: FormerFile = { ...undated, state: 'unknown' };
+const etcd: FormerFile = { ...former, component: 'etcd', isService: true, artefact: 'etcd-ca' };
+const due: FormerFile = { ...former, restartsAt: at(-1) };
+const kubelet: FormerFile = { ...unknown, component: 'kubelet', artefact: 'kubelet.conf' };
+
+const row = (text: string): string => /^\S+ +NOT LOADED +(.*?) {2,}/m.exec(text)?.[1] ?? '';
+
+describe('a process that runs with a former file', () => {
+  it.each<[string, FormerFile, Told, string, 'recovering' | 'stuck', string]>([
+    ['later', former, {}, 'kube-controller-manager restarted Jun 10, 2026 00:00 UTC', 'recovering', 'kill 41'],
+    ['now', due, {}, 'kube-controller-manager restarted', 'recovering', 'kill 41'],
+    ['by nobody here', former, { isArmed: false }, 'restart kube-controller-manager', 'recovering', 'kill 41'],
+    ['by hand', unknown, {}, 'restart kube-controller-manager', 'stuck', 'kill 41'],
+    ['by hand as a unit', kubelet, {}, 'restart kubelet', 'stuck', 'systemctl restart kubelet'],
+    ['by hand as a service', etcd, {}, 'etcd restarted Jun 10, 2026 00:00 UTC', 'stuck', 'systemctl restart etcd'],
+  ])('is restarted %s: exit 3', (_title, one, told, done, state, command) => {
+    const status = tell({}, { former: [one], ...told });
+    expect([status.class, exitOfNode(status)]).toEqual([state, 3]);
+    const text = renderNode(status, 'table');
+    expect(row(text)).toBe(done);
+    expect(text).toContain(`Restart it: ${command}`);
+    expect(text).not.toContain('Everything is as it should be');
+  });
+
+  it('says what it has, and how long that is valid', () => {
+    const { notLoaded } = JSON.parse(renderNode(tell({}, { former: [former] }), 'json')) as { notLoaded: unknown[] };
+    expect(notLoaded).toEqual([
+      {
+        name: 'controller-manager.conf',
+        component: 'kube-controller-manager',
+        process: 41,
+        location: '/etc/kubernetes/controller-manager.conf',
+        state: 'former',
+        changedAt: '2026-05-31T00:00:00Z',
+        expirationDate: '2026-06-11T00:00:00Z',
+        restartsAt: '2026-06-10T00:00:00Z',
+        message:
+          'controller-manager.conf: /etc/kubernetes/controller-manager.conf was written 2026-05-31T00:00:00.000Z, and ' +
+          'kube-controller-manager (process 41) has not loaded it; what it has ends 2026-06-11T00:00:00.000Z. ' +
+          'Restart it: kill 41',
+      },
+    ]);
+  });
+});
+
+describe('a certificate that the API server has made for itself', () => {
+  const own = (ends?: 'EXPIRING' | 'EXPIRED'): ServedCertificate => ({
+    component: 'kube-apiserver',
+    address: '192.0.2.1:6443',
+    artefact: 'apiserver-loopback-client',
+    state: 'inMemory',
+    notAfter: at(20),
+    message: 'it ends',
+    ...(ends && { ends, restartsAt: at(10) }),
+  });
+  it.each<[ReturnType<typeof own>, string, number]>([
+    [own(), 'healthy', 0],
+    [own('EXPIRING'), 'healthy', 4],
+    [own('EXPIRED'), 'recovering', 3],
+  ])('%#: exit', (one, state, exit) => {
+    const status = tell({}, { served: [one] });
+    expect([status.class, exitOfNode(status)]).toEqual([state, exit]);
+    const text = renderNode(status, 'table');
+    expect(text).toMatch(/^kube-apiserver +192\.0\.2\.1:6443 +apiserver-loopback-client +Jun 21, .* UTC +in memory$/m);
+    const { ends = 'none' } = one;
+    const announced = new RegExp(`^apiserver-loopback-client +${ends} +kube-apiserver restarted Jun 11`, 'm');
+    expect(announced.test(text)).toBe(ends !== 'none');
+  });
+});
