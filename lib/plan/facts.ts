@@ -35,8 +35,10 @@ export type ArtefactFacts =
   | {
       readonly state: 'present';
       readonly version: string;
-      /** In the order of the file: for a pair the leaf first. Empty for a key pair or an opaque object. */
+      /** In the order of the file; of a signer its own in front, wherever it stands. Empty for a key pair or an opaque object. */
       readonly certificates: readonly CertificateFacts[];
+      /** Of a signer whose own certificate is not the first of its file: the subject of that. */
+      readonly precededBy?: string;
       /** SHA-256 over the entries: equal for a copy and its original. */
       readonly digest: string;
       /** Of a kubeconfig: fingerprints of the CA certificates by which it knows its server; undefined where it names none. */

@@ -168,7 +168,7 @@ function relateOne(look: Look, { previous, readAt, whole, authorities }: Whole):
     const isUnread = look.failure !== undefined && previous !== undefined;
     return { ...facts, since: isUnread ? notLater(since, readAt) : undefined };
   }
-  const [, ...brought] = othersIn(artefact) === 'skipped' ? certificates : [];
+  const [, ...brought] = artefact.kind === 'target' && othersIn(artefact) === 'skipped' ? certificates : [];
   const signedBy = (certificate: Certificate, index: number): readonly string[] =>
     [...authorities].flatMap(([print, authority]) =>
       signatureMatches(certificate, authority) ||

@@ -4,6 +4,7 @@
 import type { CertificateFacts } from '../pki/certificate.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type ArtefactFacts, certificatesOf, type Facts, isClosed } from '../plan/facts.ts';
+import { precedenceText } from '../plan/first-certificate.ts';
 import {
   classOf,
   datesOf,
@@ -134,7 +135,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     authorities: rowsOf(authorities),
     own: rowsOf(own),
     served,
-    notes: [...notes, ...listed.flatMap(absenceNote)],
+    notes: [...notes, ...listed.flatMap(absenceNote), ...told.flatMap((one) => precedenceNote(one, input.facts))],
     recheckAt,
   };
 }
@@ -155,6 +156,11 @@ function absenceNote({ artefact, row }: Told): readonly string[] {
     `${name} is absent, and stays so: nothing of the control plane reads it. For a new one run "${regainedBy}"; the ` +
       `last copy of a replaced one comes back by "kube-cert-recovery restore ${name}"`,
   ];
+}
+
+function precedenceNote({ artefact: { name } }: Told, facts: Facts): readonly string[] {
+  const order = precedenceText(facts.get(name));
+  return order === undefined ? [] : [`${name}: ${order}`];
 }
 
 /** An option that is not there, or the end of what nobody reads because its successor is there. */
