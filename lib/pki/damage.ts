@@ -53,7 +53,7 @@ export const resembles = (a: Certificate, b: Certificate): boolean => resemblesD
 export const resemblesDer = (a: Buffer, b: Buffer): boolean => differsLittle(a, b, littleBytes);
 
 /** As long as each other, and different in at most so many bytes. */
-function differsLittle(a: Buffer, b: Buffer, most: number): boolean {
+export function differsLittle(a: Buffer, b: Buffer, most: number): boolean {
   if (a.length !== b.length) return false;
   let different = 0;
   for (const [at, byte] of a.entries()) if (byte !== b[at]) different += 1;

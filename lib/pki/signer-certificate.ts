@@ -20,7 +20,7 @@ export function ownFirst(all: readonly Certificate[], keyPem: Uint8Array | undef
   return own === undefined ? all : [own, ...all.filter((one) => one !== own)];
 }
 
-/** The signer's own of a file, which may be damaged behind it; undefined where it cannot be told. */
+/** The signer's own of a file, which may be damaged behind it; undefined where nothing shows which it is. */
 export function ownCertificate(pem: Uint8Array, keyPem: Uint8Array | undefined): Certificate | undefined {
   const all = unlessInvalid(() => parseCertificates(pem, 'signer', 'skipped'));
   return all === undefined ? leadingCertificate(pem) : ownFirst(all, keyPem)[0];

@@ -15,6 +15,7 @@ import { type ArtefactFacts, certificatesOf } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
+import { heldByUnknown } from './unknown-authority-rules.ts';
 
 /** One decision for each artefact, in the order in which they are carried out. */
 export interface Plan {
@@ -44,6 +45,7 @@ export function plan(input: PlanInput): Plan {
     let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);
     if (input.onlyFaults === true && isRefresh(verdict))
       verdict = keep('RefreshDue', verdict.message, laterMs(now, idleMs));
+    verdict = keeper.contain(artefact.name, () => heldByUnknown(at, verdict) ?? verdict, isStuck);
     const signs = verdict.action === 'renew' && verdict.putsBack !== true && verdict.brings !== true;
     if (distrust !== undefined && (signs || verdict.reason === distrust.reason))
       verdict = { ...verdict, action: 'blocked', ...distrust };

@@ -1,5 +1,5 @@
 // A CA file that holds other CAs as well, before or behind that of its key, on a machine that the real kubeadm has made: the
-// CA that signs is the one whose key is there, and the others are trust and stay, to the byte. openssl tells who has signed.
+// CA that signs is the one whose key is there, and the others are trust and stay, to the byte. openssl says who has signed.
 import { execFile } from 'node:child_process';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
