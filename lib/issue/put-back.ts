@@ -61,8 +61,7 @@ function formerAuthorities(
   const holders = held(authorityKey).filter((all) => all.some((one) => isSame(one, copy)));
   const isFormer = (one: Certificate): boolean =>
     leaves.some((leaf) => isSignedByKey(leaf, one)) ||
-    (one.fields.subject.der.equals(copy.fields.subject.der) &&
-      holders.every((all) => all.some((other) => isSame(one, other))));
+    (one.facts.subject === copy.facts.subject && holders.every((all) => all.some((other) => isSame(one, other))));
   const candidates = holders.flatMap((all) =>
     all.filter((one) => one.facts.isCa && now < one.facts.notAfter && !isDamaged(one, all) && !isSame(one, copy)),
   );

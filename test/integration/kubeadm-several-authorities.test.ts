@@ -1,7 +1,7 @@
 // A CA file that holds other CAs as well, before or behind that of its key, on a machine that the real kubeadm has made: the
 // CA that signs is the one whose key is there, and the others are trust and stay, to the byte. openssl says who has signed.
 import { execFile } from 'node:child_process';
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
@@ -22,6 +22,8 @@ const day = (count: number): Date => new Date(Math.floor(Date.now() / 1000) * 10
 
 let machine: KubeadmMachine;
 let resolved: Resolved;
+/** Lines of the log. */
+const errors: string[] = [];
 beforeAll(async () => {
   machine = await KubeadmMachine.create();
   const kubeletDir = join(machine.root, 'var/lib/kubelet');
@@ -49,7 +51,7 @@ function repair(): Promise<RegenReport> {
     policy: { kind: 'OnlyWhenExpired', graceMs: 0, settleMs: 0 },
     clockFacts: () => ({ builtAt: new Date('2025-01-01T00:00:00Z'), synchronised: true }),
     clock: systemClock,
-    log: createLog({ level: 'error', write: () => undefined }),
+    log: createLog({ level: 'warn', write: (line) => void errors.push(line) }),
     keyPool: fastKeys(),
     once: true,
     dryRun: false,
@@ -119,9 +121,21 @@ const beside: Readonly<Record<string, (own: string, file: string) => Promise<rea
   ],
   'a revocation list, parameters and a key of others': async (own) => {
     const former = await ca('former', '-subj', '/CN=kubernetes');
-    return [await curveParameters(), former, own, await keyOf('former')];
+    return [await curveParameters(), former, await revocations(), own, await keyOf('former')];
   },
 };
+
+/** A revocation list of the CA `former`. */
+async function revocations(): Promise<string> {
+  const [index, config, out] = ['index.txt', 'crl.cnf', 'former.crl'].map((name) => join(machine.root, 'tmp', name));
+  await writeFile(index ?? '', '');
+  const lines = ['[ca]', 'default_ca=own', '[own]', `database=${index}`, 'default_md=sha256', 'default_crl_days=30'];
+  await writeFile(config ?? '', `${lines.join('\n')}\n`);
+  const by = ['crt', 'key'].map((end) => join(machine.root, `tmp/former.${end}`));
+  const own = ['-gencrl', '-config', config ?? '', '-cert', by[0] ?? '', '-keyfile', by[1] ?? '', '-out', out ?? ''];
+  await run('openssl', ['ca', ...own]);
+  return readFile(out ?? '', 'utf8');
+}
 
 async function curveParameters(): Promise<string> {
   const { stdout } = await run('openssl', ['ecparam', '-name', 'prime256v1']);
@@ -196,5 +210,51 @@ test('a CA whose key is another one is still by hand', async () => {
     const { artefacts, writes } = await repair();
     expect(writes).toBe(0);
     expect(artefacts.find(({ artefact }) => artefact === 'etcd-ca')).toMatchObject({ action: 'blocked', byHand: true });
+  });
+});
+
+/** Kubeconfigs know their server by these. */
+async function embed(text: string): Promise<() => Promise<void>> {
+  const names = ['admin.conf', 'super-admin.conf', 'controller-manager.conf', 'scheduler.conf', 'kubelet.conf'];
+  const whole = await Promise.all(names.map((name) => readFile(machine.path(name), 'utf8')));
+  const data = `certificate-authority-data: ${Buffer.from(text).toString('base64')}`;
+  const put = (texts: readonly string[]): Promise<unknown> =>
+    Promise.all(names.map((name, at) => writeFile(machine.path(name), texts[at] ?? '')));
+  await put(whole.map((one) => one.replace(/certificate-authority-data: \S+/, data)));
+  return async () => void (await put(whole));
+}
+
+test.each([
+  ['torn', (whole: string) => whole.slice(0, -100)],
+  ['empty', () => ''],
+])('ca.crt is %s: put back with the former CA that kubeconfigs hold', { timeout: 60_000 }, async (_state, damage) => {
+  const own = await readFile(pki('ca.crt'), 'utf8');
+  const former = await ca('former', '-subj', '/CN=kubernetes');
+  const expired = dated(await ca('old', '-subj', '/CN=kubernetes'), await keyOf('old'), day(-4000), day(-100));
+  const others = await ca('balancer', '-subj', '/CN=load balancer');
+  const giveBack = await embed(own + former + expired + others);
+  await withFile('ca.crt', damage(own), async () => {
+    expect((await repair()).converged).toBe(true);
+    expect(await readFile(pki('ca.crt'), 'utf8')).toBe(own + former);
+    expect(await repair()).toMatchObject({ converged: true, writes: 0 });
+  });
+  await giveBack();
+});
+
+test('two CAs that are one by links are renewed once', { timeout: 60_000 }, async () => {
+  const files = ['front-proxy-ca.crt', 'front-proxy-ca.key', 'front-proxy-client.crt', 'front-proxy-client.key'];
+  const whole = await Promise.all(files.map((file) => readFile(pki(file))));
+  const own = await readFile(pki('ca.crt'), 'utf8');
+  for (const file of files) await rm(pki(file));
+  for (const end of ['crt', 'key']) await symlink(`ca.${end}`, pki(`front-proxy-ca.${end}`));
+  await withFile('ca.crt', dated(own, await readFile(pki('ca.key'), 'utf8'), day(-3000), day(-1)), async () => {
+    errors.length = 0;
+    expect((await repair()).converged).toBe(true);
+    expect(errors.filter((line) => !line.includes('publish.conflicted'))).toEqual([]);
+    await run('openssl', ['verify', '-CAfile', pki('ca.crt'), pki('front-proxy-client.crt'), pki('apiserver.crt')]);
+    for (const [at, file] of files.entries()) {
+      await rm(pki(file));
+      await writeFile(pki(file), whole[at] ?? '');
+    }
   });
 });
