@@ -14,6 +14,7 @@ import { type Finding, firstOf, idleMs, keep, laterMs, lookAgainMs, type PairCas
 import { refusedByNewer, renew, settlesAt, soonMs, stillUnusable, type Verdict } from './decision.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
+import { precedenceText } from './first-certificate.ts';
 import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
 import { fileOfOthers, ofOthers, signedByOthers } from './others-rules.ts';
@@ -86,7 +87,8 @@ function healthy(at: PairCase): Verdict {
     from === undefined
       ? ''
       : `; its copies in ${from} differ from it in a few bytes, and nothing here shows which of them are right`;
-  const told = `${refusedByNewer([certificate])}${differing}`;
+  const order = precedenceText(fact);
+  const told = `${refusedByNewer([certificate])}${differing}${order === undefined ? '' : `; ${order}`}`;
   const verdict = keep('Healthy', `valid until ${certificate.notAfter.toISOString()}${told}`, until);
   const isAhead = renewsAt !== undefined && isRenewedAhead(at.artefact, at.policy);
   return isAhead ? { ...verdict, renewsAt } : verdict;

@@ -27,6 +27,7 @@ import { isFile } from '../inventory/places.ts';
 import { locationText } from '../store/store.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
+import { heldByUnknown } from './unknown-authority-rules.ts';
 
 /** One decision for each artefact, in the order in which they are carried out. */
 export interface Plan {
@@ -58,6 +59,7 @@ export function plan(input: PlanInput): Plan {
     let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);
     if (input.onlyFaults === true && isRefresh(verdict))
       verdict = keep('RefreshDue', verdict.message, laterMs(now, idleMs));
+    verdict = keeper.contain(artefact.name, () => heldByUnknown(at, verdict) ?? verdict, isStuck);
     const signs = verdict.action === 'renew' && verdict.putsBack !== true && verdict.brings !== true;
     if (distrust !== undefined && (signs || verdict.reason === distrust.reason))
       verdict = { ...verdict, action: 'blocked', ...distrust };

@@ -5,6 +5,7 @@ import type { CertificateFacts } from '../pki/certificate.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type ArtefactFacts, certificatesOf, type Facts, isClosed, usableCertificates } from '../plan/facts.ts';
 import { otherIdentity } from '../inventory/fitness.ts';
+import { precedenceText } from '../plan/first-certificate.ts';
 import {
   classOf,
   datesOf,
@@ -150,7 +151,12 @@ export function nodeReport(input: NodeInput): NodeStatus {
     own: rowsOf(own),
     served,
     former,
-    notes: [...notes, ...listed.flatMap(absenceNote), ...told.flatMap((one) => identityNote(one, input.facts))],
+    notes: [
+      ...notes,
+      ...listed.flatMap(absenceNote),
+      ...told.flatMap((one) => identityNote(one, input.facts)),
+      ...told.flatMap((one) => precedenceNote(one, input.facts)),
+    ],
     recheckAt,
   };
 }
@@ -179,6 +185,11 @@ function identityNote({ artefact, row }: Told, facts: Facts): readonly string[] 
   const other = otherIdentity(artefact, certificate);
   if (other === undefined) return [];
   return [`${row.artefact} is ${other}: its component works with the rights of that user, and a renewal keeps them`];
+}
+
+function precedenceNote({ artefact: { name } }: Told, facts: Facts): readonly string[] {
+  const order = precedenceText(facts.get(name));
+  return order === undefined ? [] : [`${name}: ${order}`];
 }
 
 /** An option that is not there, or the end of what nobody reads because its successor is there. */
