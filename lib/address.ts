@@ -15,3 +15,7 @@ export const serverAddress = (url: URL): Address => ({ host: bareHost(url), port
 
 /** An IPv6 address stands in brackets in a URL (RFC 3986, section 3.2.2), and nowhere else. */
 export const bareHost = ({ hostname }: Pick<URL, 'hostname'>): string => hostname.replace(/^\[(.+)\]$/, '$1');
+
+/** `host`: a name or an address without brackets. */
+export const isLoopbackHost = (host: string): boolean =>
+  host === 'localhost' || host === '::1' || host.startsWith('127.');

@@ -40,7 +40,7 @@ function givenCommit({ SOURCE_COMMIT: commit }: Environment): string | undefined
   return commit.replace(/^([0-9a-f]{12})[0-9a-f]*/, '$1');
 }
 
-/** Of a repository whose top is `root`: one around it has other sources. */
+/** The commit of a repository whose top is `root`: one around it has other sources. */
 function commitOf(root: string): string {
   try {
     if (git(root, 'rev-parse', '--show-prefix') !== '') return 'unknown';
@@ -50,7 +50,7 @@ function commitOf(root: string): string {
   }
 }
 
-/** A clone may belong to somebody else than who builds, as with sudo: whoever builds it runs its code anyway. */
+/** A clone may belong to another user than the build, as with sudo; the build runs its code anyway. */
 function git(root: string, ...args: readonly string[]): string {
   const words = ['-c', 'safe.directory=*', '-C', root, ...args];
   return execFileSync('git', words, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();

@@ -90,6 +90,12 @@ const flagTable = {
       units: 'kept',
       help: 'a CA in files that is due or expired, its key here: SameKey or Report (default: SameKey)',
     },
+    '--accept-ca <fingerprint,...>': {
+      field: 'regen.acceptCa',
+      as: 'lists',
+      units: 'refused',
+      help: 'a CA in files, by SHA256:..., that may sign although all here was signed by another one; repeatable',
+    },
     '--dry-run': { field: 'dryRun', help: 'write nothing, say what would be written' },
     '-v, --log-level <level>': {
       field: 'log.level',

@@ -154,7 +154,7 @@ function sound<C>({ problems, config }: Read<C>): C {
   return config();
 }
 
-/** Where only settings of single entries are wrong, what is said without them. Throws ConfigInvalid, which lists all problems. */
+/** The configuration without settings of single entries, where only such are wrong, and all problems. Throws ConfigInvalid, which lists all problems. */
 function tolerant<C>(read: (input: ConfigInput) => Read<C>, input: ConfigInput) {
   const { problems, config } = read(input);
   if (problems.length === 0) return { config: config(), leftOut: problems };

@@ -14,7 +14,7 @@ export function soundSettings(value: object): GivenSettings {
   }
 }
 
-/** A list is right as a whole; whoever lacks something is wrong himself. False: that is all of it. */
+/** A list is right as a whole, and a mapping that lacks a field is wrong itself. False: nothing would be left. */
 function removeWrong(from: object, path: readonly PropertyKey[]): boolean {
   const [key = '', ...rest] = path;
   if (path.length === 0 || !Object.hasOwn(from, key)) return false;

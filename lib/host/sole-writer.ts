@@ -96,7 +96,7 @@ export function runningKubeadm(directories: readonly string[] = [], procDir = '/
   });
 }
 
-/** Where kubeadm writes what we write, unless its configuration says otherwise. */
+/** Directories in which kubeadm writes the same files, unless its configuration says otherwise. */
 const kubeadmDirectories = ['/etc/kubernetes', '/etc/kubernetes/pki'] as const;
 
 /**

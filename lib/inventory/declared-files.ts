@@ -39,6 +39,10 @@ export const files = z
         .literal(true)
         .exactOptional()
         .describe('The default counts also where the flags of its component do not name the file'),
+      alone: z
+        .literal(true)
+        .exactOptional()
+        .describe('Only where the flag is given once: of several files nothing says which one is meant'),
     }),
   )
   .default({})

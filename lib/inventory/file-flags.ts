@@ -3,7 +3,7 @@
 import type { ComponentName } from '../components.ts';
 import type { Target } from './model.ts';
 
-/** What is in a file that a flag names. */
+/** The content of a file that a flag names. */
 export type FileRole =
   /** A leaf certificate; its key is in the file that `keyFlag` names, else behind a comma (`CERT,KEY[:names]`). */
   | { readonly holds: 'pair'; readonly usage: Target['usage']; readonly keyFlag?: string }
@@ -11,28 +11,34 @@ export type FileRole =
   | { readonly holds: 'signer'; readonly keyFlag: string }
   /** CA certificates by which others are known. */
   | { readonly holds: 'bundle' }
-  /** `mayLack`: the component runs without the file. */
-  | { readonly holds: 'kubeconfig'; readonly mayLack?: true }
+  /** The kubeconfig of a component for the API server. `isOptional`: it runs without the file. */
+  | { readonly holds: 'kubeconfig'; readonly isOptional?: true }
+  /** A kubeconfig that leads to a webhook: what it trusts is its administrator's, and it may hold no certificate. */
+  | { readonly holds: 'webhook' }
+  /** Keys of service accounts: a new one invalidates every token. */
+  | { readonly holds: 'tokenKey' }
   /** A document whose fields name further files (configurationFields). */
   | { readonly holds: 'configuration' }
   /** The key of a certificate that another flag names. */
   | { readonly holds: 'key' }
   /** A directory in which the component makes `PAIR.crt` and `PAIR.key` to serve with, where no flag names a certificate. */
   | { readonly holds: 'directory'; readonly pair: string }
-  /** Nothing that has an end: settings, tokens, keys of service accounts (an end there is not read), a log, a socket. */
+  /** Nothing that has an end: settings, tokens, a log, a socket. */
   | { readonly holds: 'nothing' };
 
 const nothing = { holds: 'nothing' } as const;
 const bundle = { holds: 'bundle' } as const;
 const key = { holds: 'key' } as const;
 const kubeconfig = { holds: 'kubeconfig' } as const;
+const webhook = { holds: 'webhook' } as const;
+const tokenKey = { holds: 'tokenKey' } as const;
 const configuration = { holds: 'configuration' } as const;
 const directory = (name: string) => ({ holds: 'directory', pair: name }) as const;
 const pair = (usage: Target['usage'], keyFlag?: string) =>
   ({ holds: 'pair', usage, ...(keyFlag !== undefined && { keyFlag }) }) as const;
 const signer = (keyFlag: string) => ({ holds: 'signer', keyFlag }) as const;
 
-/** Of every server of k8s.io/apiserver (pkg/server/options: serving.go, authentication.go). */
+/** Flags of every server of k8s.io/apiserver (pkg/server/options: serving.go, authentication.go). */
 const serving = {
   'tls-cert-file': pair('serving', 'tls-private-key-file'),
   'tls-private-key-file': key,
@@ -41,7 +47,7 @@ const serving = {
   'requestheader-client-ca-file': bundle,
 } as const;
 
-/** Of a component that has its rights from the API server (pkg/server/options: DelegatingAuthenticationOptions). */
+/** Flags of a component that delegates authentication to the API server (pkg/server/options: DelegatingAuthenticationOptions). */
 const delegating = {
   ...serving,
   kubeconfig,
@@ -49,7 +55,7 @@ const delegating = {
   'authorization-kubeconfig': kubeconfig,
 } as const;
 
-/** By component and flag without dashes. */
+/** Roles by component and flag, without dashes. */
 export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, FileRole>>>> = {
   'kube-apiserver': {
     ...serving,
@@ -64,17 +70,17 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'proxy-client-key-file': key,
     'peer-ca-file': bundle,
     'oidc-ca-file': bundle,
-    'audit-webhook-config-file': kubeconfig,
-    'authentication-token-webhook-config-file': kubeconfig,
-    'authorization-webhook-config-file': kubeconfig,
+    'audit-webhook-config-file': webhook,
+    'authentication-token-webhook-config-file': webhook,
+    'authorization-webhook-config-file': webhook,
     'admission-control-config-file': configuration,
     'authorization-config': configuration,
     'egress-selector-config-file': configuration,
     'egress-selector-ca-bundle': bundle,
     'egress-selector-client-cert': pair('client', 'egress-selector-client-key'),
     'egress-selector-client-key': key,
-    'admission-webhook-kubeconfig': kubeconfig,
-    'authorization-config-kubeconfig': kubeconfig,
+    'admission-webhook-kubeconfig': webhook,
+    'authorization-config-kubeconfig': webhook,
     'allow-metric-labels-manifest': nothing,
     'audit-log-path': nothing,
     'audit-policy-file': nothing,
@@ -82,9 +88,9 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'authorization-policy-file': nothing,
     'debug-socket-path': nothing,
     'encryption-provider-config': nothing,
-    'service-account-key-file': nothing,
+    'service-account-key-file': tokenKey,
     'service-account-signing-endpoint': nothing,
-    'service-account-signing-key-file': nothing,
+    'service-account-signing-key-file': tokenKey,
     'token-auth-file': nothing,
     'tracing-config-file': nothing,
   },
@@ -109,7 +115,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'leader-migration-config': nothing,
     'pv-recycler-pod-template-filepath-hostpath': nothing,
     'pv-recycler-pod-template-filepath-nfs': nothing,
-    'service-account-private-key-file': nothing,
+    'service-account-private-key-file': tokenKey,
   },
   'kube-scheduler': {
     ...delegating,
@@ -125,7 +131,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'client-ca-file': bundle,
     'cert-dir': directory('kubelet'),
     kubeconfig,
-    'bootstrap-kubeconfig': { holds: 'kubeconfig', mayLack: true }, // read where the other one has no credential
+    'bootstrap-kubeconfig': { holds: 'kubeconfig', isOptional: true }, // read where the other one has no credential
     config: configuration,
     'config-dir': configuration,
     'boot-id-file': nothing,
@@ -155,7 +161,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'discovery-cacert': bundle,
     'discovery-cert': pair('client', 'discovery-key'),
     'discovery-key': key,
-    // Of people at this member: etcdctl has them from the environment file of the service (kubespray, KubeKey).
+    // For people at this member: etcdctl has them from the environment file of the service (kubespray, KubeKey).
     'etcdctl-cacert': bundle,
     'etcdctl-cert': pair('client', 'etcdctl-key'),
     'etcdctl-key': key,
@@ -168,8 +174,8 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
 interface ConfigurationFields {
   /** Paths of fields, `[]` for each item of a list, with the flag of the same role. */
   readonly fields: Readonly<Record<string, string>>;
-  /** How a field stands to its flag where both are set. */
-  readonly order: 'flagsFirst' | 'fieldsFirst' | 'fieldsAlone';
+  /** Flags beat fields; are not read where there is a configuration; no flag at all is read then. */
+  readonly order: 'flagsFirst' | 'fieldsInstead' | 'fieldsAlone';
 }
 
 /** Configurations that name files, by component and the flag that names the configuration. */
@@ -199,7 +205,7 @@ export const configurationFields: Readonly<
   },
   // Its flags are left alone where a configuration is given (cmd/kube-scheduler/app/options: ApplyDeprecated).
   'kube-scheduler': {
-    config: { order: 'fieldsFirst', fields: { 'clientConnection.kubeconfig': 'kubeconfig' } },
+    config: { order: 'fieldsInstead', fields: { 'clientConnection.kubeconfig': 'kubeconfig' } },
   },
   kubelet: {
     config: {

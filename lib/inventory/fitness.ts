@@ -23,7 +23,7 @@ export function unfitness(target: Wanted, certificate: Presented): string | unde
 }
 
 /**
- * Whose identity the kubeconfig of a component has instead of its own; undefined: its own, or one that is refused. It works, with
+ * The user that the kubeconfig of a component has instead of its own; undefined: its own, or one that is refused. It works, with
  * the rights of somebody else.
  */
 export function otherIdentity(target: Wanted, certificate: Presented): string | undefined {

@@ -5,12 +5,12 @@ import type { Artefact, Location } from './model.ts';
 import { filesOf, isFile } from './places.ts';
 
 /** A file of this host that a flag of a component names. */
-export interface NamedFile {
+export interface FileOfFlag {
   readonly component: ComponentName;
   readonly flag: string;
   readonly role: FileRole;
   readonly file: string;
-  /** Of a certificate: the file of its key. */
+  /** The file of the key, for a certificate. */
   readonly keyFile?: string;
   /** The signer of this inventory whose key has signed the certificate that is there; undefined: none of them. */
   readonly issuer?: string | undefined;
@@ -21,7 +21,7 @@ const year = 365 * 24 * 3_600_000;
 const lives = { leaf: { validity: year, refresh: 0.8 * year }, signer: { validity: 10 * year, refresh: 8 * year } };
 
 /** The entries that are declared, and one for each other file that somebody reads. */
-export function withFlagEntries(declared: readonly Artefact[], named: readonly NamedFile[]): readonly Artefact[] {
+export function withFlagEntries(declared: readonly Artefact[], named: readonly FileOfFlag[]): readonly Artefact[] {
   const taken = new Set(declared.flatMap(({ location }) => pathsIn(location)));
   const names = new Set(declared.map(({ name }) => name));
   const added: Artefact[] = [];
@@ -33,15 +33,32 @@ export function withFlagEntries(declared: readonly Artefact[], named: readonly N
     names.add(entry.name);
     for (const path of pathsIn(entry.location)) taken.add(path);
   }
-  const signedBy = new Map(named.map(({ file, issuer }) => [file, issuer]));
-  return [...declared.map((one) => withIssuer(one, signedBy)), ...added];
+  const files: FilesHere = {
+    signedBy: new Map(named.map(({ file, issuer }) => [file, issuer])),
+    tokenKeys: new Set(named.flatMap(({ role, file }) => (role.holds === 'tokenKey' ? [file] : []))),
+    names: new Set(declared.map(({ name }) => name)),
+  };
+  return [...declared, ...added].map((one) => withIssuer(one, files));
 }
 
-/** Where a flag leads elsewhere, who has signed what is there counts, and not who would have signed it in its usual place. */
-function withIssuer(artefact: Artefact, signedBy: ReadonlyMap<string, string | undefined>): Artefact {
-  if (artefact.kind !== 'target' || !('isElsewhere' in artefact)) return artefact;
-  const [issuer] = pathsIn(artefact.location).flatMap((path) => signedBy.get(path) ?? []);
-  return issuer === undefined ? artefact : { ...artefact, issuer };
+interface FilesHere {
+  readonly signedBy: ReadonlyMap<string, string | undefined>;
+  readonly tokenKeys: ReadonlySet<string>;
+  readonly names: ReadonlySet<string>;
+}
+
+/**
+ * A target with its issuer. Where a flag leads elsewhere, the signer of the certificate there counts, not the declared one. A
+ * certificate whose key is that of the service accounts has none, so that it is never renewed: a new key invalidates every token.
+ */
+function withIssuer(artefact: Artefact, { signedBy, tokenKeys, names }: FilesHere): Artefact {
+  if (artefact.kind !== 'target') return artefact;
+  const paths = pathsIn(artefact.location);
+  const { issuer: usual, ...others } = artefact;
+  if (paths.some((path) => tokenKeys.has(path))) return { ...others, ...elsewhere };
+  if (!('isElsewhere' in artefact)) return artefact;
+  const signer = paths.flatMap((path) => signedBy.get(path) ?? [])[0] ?? usual;
+  return signer === undefined || !names.has(signer) ? others : { ...artefact, issuer: signer };
 }
 
 const pathsIn = (location: Location): readonly string[] =>
@@ -54,58 +71,44 @@ function unusedName(base: string, names: ReadonlySet<string>): string {
 }
 
 /** Nothing is made where no certificate shows that one belongs there: a damaged manifest may name any path. */
-function entryOf({ component, role, file, keyFile, issuer }: NamedFile, name: string): Artefact | undefined {
-  const base = { name, ...(issuer !== undefined && { issuer }) };
-  const reader = { component, needs: 'nothing', proof: { kind: 'none' } } as const;
+function entryOf({ component, role, file, keyFile = file, issuer }: FileOfFlag, name: string): Artefact | undefined {
+  const readers = [{ component, needs: 'nothing', proof: { kind: 'none' } }] as const;
   const leaf = {
-    ...base,
+    ...elsewhere,
+    ...lives.leaf,
+    name,
     kind: 'target',
     template: 'present',
     organizations: [],
     hostnames: [],
-    mayBeOfOthers: true,
-    isElsewhere: true,
-    ...lives.leaf,
+    ...(issuer !== undefined && { issuer }),
   } as const;
+  const pair = { kind: 'pemPair', certFile: file, keyFile } as const;
   switch (role.holds) {
     case 'pair':
-      return {
-        ...leaf,
-        usage: role.usage,
-        location: { kind: 'pemPair', certFile: file, keyFile: keyFile ?? file },
-        readers: [reader],
-      };
+      return { ...leaf, usage: role.usage, location: pair, readers };
+    case 'directory': // its component makes it where no other is named
+      return { ...leaf, usage: 'serving', presence: 'optional', location: pair, readers };
     case 'kubeconfig':
-      return {
-        ...leaf,
-        usage: 'client',
-        location: { kind: 'kubeconfig', file, endpoint: 'local' },
-        ...(role.mayLack === true && { presence: 'optional' }),
-        // One that may be absent is of no use to a process that has started.
-        readers: [role.mayLack === true ? reader : { ...reader, needs: 'restart' }],
-      };
+    case 'webhook': {
+      const location = { kind: 'kubeconfig', file, endpoint: 'local', context: 'current' } as const;
+      const client = { ...leaf, usage: 'client', location, readers } as const;
+      // One that may be absent is of no use to a process that has started, and what a webhook is asked with is no identity here.
+      if (role.holds === 'webhook') return client;
+      if (role.isOptional === true) return { ...client, presence: 'optional' };
+      return { ...client, readers: [{ ...readers[0], needs: 'restart' }] };
+    }
     case 'signer':
-      return {
-        kind: 'signer',
-        name,
-        owned: false,
-        location: { kind: 'pemPair', certFile: file, keyFile: keyFile ?? file },
-        ...lives.signer,
-        readers: [reader],
-      };
+      return { kind: 'signer', name, owned: false, location: pair, ...lives.signer, readers };
     case 'bundle':
-      return { kind: 'external', name, location: { kind: 'pemFile', file }, readers: [reader] };
-    case 'directory':
-      return {
-        ...leaf,
-        usage: 'serving',
-        presence: 'optional', // its component makes it where no other is named
-        location: { kind: 'pemPair', certFile: file, keyFile: keyFile ?? file },
-        readers: [reader],
-      };
+      return { kind: 'external', name, location: { kind: 'pemFile', file }, readers };
     case 'configuration':
     case 'key':
+    case 'tokenKey':
     case 'nothing':
       return undefined;
   }
 }
+
+/** Only a signature shows who signs it, and it is never made from nothing. */
+const elsewhere = { mayBeOfOthers: true, isElsewhere: true } as const;

@@ -54,6 +54,11 @@ export const fileKinds = {
   },
   combinedPem: { word: 'file', holds: ['target', 'copy'], files: { file: null } },
   kubeconfig: { word: 'kubeconfig', holds: ['target', 'copy'], files: { file: null, credentials: null } },
+  keyFiles: {
+    word: 'key',
+    holds: ['keyPair'],
+    files: { privateKeyFile: 'sa.key', publicKeyFile: 'sa.pub' },
+  },
 } as const satisfies Readonly<Record<string, FileKind>>;
 
 export const locationKinds = { ...objectKinds, ...fileKinds };
@@ -84,12 +89,20 @@ export const locationSchema = z
           .describe(
             'Of one written from nothing: the API server that it names, that of the cluster or the one beside it',
           ),
+        context: z
+          .literal('current')
+          .exactOptional()
+          .describe('Its component uses the current context, whatever cluster that names'),
         credentials: filePath
           .exactOptional()
           .describe('Of one written from nothing: the PEM file of its certificate and key. Default: embedded'),
       })
       .exactOptional()
       .describe('The credentials of the current context of a kubeconfig on this host'),
+    keyFiles: z
+      .strictObject({ privateKeyFile: filePath, publicKeyFile: filePath })
+      .exactOptional()
+      .describe('A key without certificate and its public key as two PEM files on this host: only ever read'),
   })
   .meta({ oneOf: locationKeys.map((key) => ({ required: [key] })) })
   .describe(`Where the bytes live: exactly one of ${locationKeysText}`);

@@ -90,7 +90,7 @@ export interface Inventory extends Pick<
 }
 
 /** A target with the host names that are known: DNS names and IP addresses, sorted, without duplicates. */
-export interface ResolvedTarget extends Omit<Target, 'hostnames'> {
+export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organizationsBefore'> {
   readonly hostnames: readonly string[];
   /** A flag names it elsewhere than by default, so the name of its issuer says nothing: only a signature does. */
   readonly isElsewhere?: true;
@@ -110,7 +110,7 @@ export interface Endpoints {
   readonly local?: string;
   /** PEM of the CAs that sign for its clients on this machine: what they have signed is this cluster's. */
   readonly authorities?: string;
-  /** By which the components of this machine ask its API server, where a load balancer stands between them. */
+  /** Those in kubeconfigs of the components of this machine: a load balancer may stand before its API server. */
   readonly components?: readonly string[];
 }
 
@@ -124,7 +124,7 @@ export interface Resolved {
   /** Who tells names at each look. */
   readonly asks?: Inventory['discover'];
   readonly tlsRegistry?: TlsRegistry;
-  /** By file of this host, the flags of its components that name it. */
-  readonly readBy?: Readonly<Record<string, readonly string[]>>;
+  /** Flags of components, by the file of this host that they name. */
+  readonly flagsByFile?: Readonly<Record<string, readonly string[]>>;
   readonly artefacts: readonly ResolvedArtefact[];
 }

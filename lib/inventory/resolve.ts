@@ -18,7 +18,7 @@ import type {
   Signer,
   Target,
 } from './model.ts';
-import { type NamedFile, withFlagEntries } from './flag-entries.ts';
+import { type FileOfFlag, withFlagEntries } from './flag-entries.ts';
 import { topologicalOrder } from './order.ts';
 import { allDirectories, allFiles, pathHere, type PlacesHere } from './located.ts';
 import { namedHere } from './named-entries.ts';
@@ -33,7 +33,7 @@ export interface Environment {
   /** Absolute paths by the name of the file, as flags of a component name them; null: it runs without that file. */
   readonly files?: Readonly<Record<string, string | null>>;
   /** Files that flags of this machine's components name: one that no entry covers becomes an entry. */
-  readonly named?: readonly NamedFile[];
+  readonly named?: readonly FileOfFlag[];
   /** As discovered on this machine. */
   readonly endpoints?: Endpoints;
   /** Features that this machine lacks; artefacts that need one of them do not exist here. */
@@ -197,7 +197,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const problems = checkEnvironment(inventory, environment);
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
-  const { parameters = {}, lacks = [], endpoints, files = {}, named = [] } = environment;
+  const { parameters = {}, lacks = [], endpoints, files = {}, named = [], reads = {} } = environment;
   const directories = allDirectories(inventory, environment.directories ?? {});
   const usual: PlacesHere = { directories, files: allFiles(inventory, { directories }) };
   const places: PlacesHere = { directories, files: allFiles(inventory, { directories, files }) };
@@ -212,11 +212,12 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
         return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
       }
       if (artefact.kind !== 'target') return { ...artefact, location, readers };
-      const { commonName: _, ...target } = artefact;
+      const { commonName: _, organizationsBefore, ...target } = artefact;
       const asks = asked.filter((name) => parametersOf(artefact).includes(name));
       return {
         ...target,
         ...commonNameOf(artefact, valuesOf),
+        ...(organizationsBefore && lacks.includes('clusterAdmins') && { organizations: organizationsBefore }),
         ...(asks.length > 0 && { asks }),
         location,
         readers,
@@ -229,14 +230,19 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
     ...(endpoints !== undefined && { endpoints }),
     ...(finderOf(inventory)?.looksAt === 'api' && { asks: inventory.discover }),
     ...(inventory.tlsRegistry !== undefined && { tlsRegistry: inventory.tlsRegistry }),
-    ...(named.length > 0 && { readBy: readersByFile(named) }),
+    ...(named.length > 0 && { flagsByFile: flagsByFile(named, reads) }),
     artefacts,
   };
 }
 
-/** By file, the flags that name it: `kube-apiserver --tls-cert-file`. */
-function readersByFile(named: readonly NamedFile[]): Readonly<Record<string, readonly string[]>> {
-  const told = named.flatMap(({ component, flag, file }) => [[file, `${component} --${flag}`] as const]);
+/** Flags by the file that they name: `kube-apiserver --tls-cert-file`. */
+function flagsByFile(
+  named: readonly FileOfFlag[],
+  reads: NonNullable<Environment['reads']>,
+): Readonly<Record<string, readonly string[]>> {
+  const told = named
+    .filter(({ component, file }) => reads[component]?.includes(file) !== false)
+    .map(({ component, flag, file }) => [file, `${component} --${flag}`] as const);
   return Object.fromEntries(
     [...Map.groupBy(told, ([file]) => file)].map(([file, all]) => [file, [...new Set(all.map(([, one]) => one))]]),
   );

@@ -25,11 +25,12 @@ const base = {
   name: objectName.describe('Unique in the inventory'),
   location: locationSchema,
   when: z
-    .enum(['stackedEtcd', 'externalEtcd', 'trustedAuthority'])
+    .enum(['stackedEtcd', 'externalEtcd', 'trustedAuthority', 'clusterAdmins'])
     .exactOptional()
     .describe(
       'Only on a machine that has this: stackedEtcd, an etcd of kubeadm beside the API server; externalEtcd, none of ' +
-        "kubeadm's; trustedAuthority, a CA of kubeadm that its API server still trusts. Needs `discover`",
+        "kubeadm's; trustedAuthority, a CA of kubeadm that its API server still trusts; clusterAdmins, a kubeadm that binds " +
+        'the group kubeadm:cluster-admins. Needs `discover`',
     ),
   published: z
     .enum(['required', 'optional'])
@@ -150,6 +151,10 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .exactOptional()
         .describe('Required for a client. May hold {NAME} of a parameter with one value'),
       organizations: z.array(someText).default([]).describe('Groups of a client'),
+      organizationsBefore: z
+        .array(someText)
+        .exactOptional()
+        .describe('Groups in place of these on a machine that lacks clusterAdmins'),
       // So a renewal gives nobody other rights than that has; what is declared here serves where there is none.
       keepsSubject: z
         .boolean()

@@ -12,6 +12,7 @@ import { backDatedMs, type Certificate, parseCertificates, wholeCertificates } f
 import { usageOids } from '../pki/extensions.ts';
 import { canonicalHostnames, hostnameDer } from '../pki/names.ts';
 import type { PrivateKey } from '../pki/key.ts';
+import { chainOf } from '../pki/signer-certificate.ts';
 import { type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/sign.ts';
 import { encodePem, type PemBlock, readPem, unlessInvalid } from '../pki/pem.ts';
 import { signatureMatches } from '../pki/verify.ts';
@@ -106,7 +107,8 @@ function hostnamesOf(target: ResolvedTarget, { material }: Ingredients): readonl
  * signed, and because its key is no business of a target below. One that is nowhere makes the chain shorter.
  */
 function withChain(target: ResolvedTarget, signer: Authority, from: Ingredients): Authority {
-  if (signer.chain.length > 0) return signer;
+  const own = chainOf(signer.certificate, signer.chain);
+  if (own.length > 0) return { ...signer, chain: own };
   const known = [...linesAbove(target, from)]
     .filter(({ facts }) => from.now < facts.notAfter)
     .toSorted((a, b) => b.facts.notAfter.getTime() - a.facts.notAfter.getTime());
@@ -196,8 +198,12 @@ function formerLeafOf(target: ResolvedTarget, places: readonly (Material | undef
   );
 }
 
-/** What lies in the place of the target may be another certificate altogether: a copy of a CA, another one's client pair. */
+/**
+ * What lies in the place of the target may be another certificate altogether: a copy of a CA, another one's client pair. Of one
+ * without any name for a server to be found by, the declared names take the place.
+ */
 function canServe(target: ResolvedTarget, { facts }: Certificate): boolean {
+  if (target.usage !== 'client' && target.hostnames.length > 0 && facts.hostnames.length === 0) return false;
   return unfitness(target, facts) === undefined && !facts.isCa && facts.commonName !== '';
 }
 

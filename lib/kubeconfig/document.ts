@@ -10,6 +10,7 @@
 //   4. else the current context where no server is known, and none where one is
 // Where several answer alike, the current context counts.
 import { dirname, resolve } from 'node:path';
+import { bareHost, isLoopbackHost } from '../address.ts';
 import { errorText } from '../errors.ts';
 import { isMapping, isYamlText, parseYaml, yamlMapping, yamlText } from '../yaml.ts';
 import { otherThanKubeconfig } from './kubeconfig-remains.ts';
@@ -260,11 +261,10 @@ const pointsHere = ({ cluster }: Context, known: KnownServers): boolean => isHer
 function isHere(asked: unknown, { controlPlane, local, components = [] }: KnownServers): boolean {
   const server = urlOf(asked);
   if (server === undefined) return false;
-  const isLoopback = /^(127\.|localhost$|\[::1\]$)/.test(server.hostname);
   const own = urlOf(local);
   return (
     own?.host === server.host ||
-    (isLoopback && own?.port === server.port) ||
+    (isLoopbackHost(bareHost(server)) && own?.port === server.port) ||
     [controlPlane, ...components].some((url) => urlOf(url)?.host === server.host)
   );
 }

@@ -28,6 +28,7 @@ import { locationText } from '../store/store.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
 import { fileOfOthers } from './others-rules.ts';
+import { heldByUnknown } from './unknown-authority-rules.ts';
 
 /** One decision for each artefact, in the order in which they are carried out. */
 export interface Plan {
@@ -41,6 +42,8 @@ export interface Plan {
 
 /** An unavailable artefact is looked at again after this time at the latest; the loop's own retries come sooner. */
 const unavailableMs = 1000;
+/** Nothing changes by the passing of time alone. */
+const longestMs = 365 * 24 * 3_600_000;
 
 export function plan(input: PlanInput): Plan {
   const { resolved, facts, now } = input;
@@ -57,6 +60,7 @@ export function plan(input: PlanInput): Plan {
     let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);
     if (input.onlyFaults === true && isRefresh(verdict))
       verdict = keep('RefreshDue', verdict.message, laterMs(now, idleMs));
+    verdict = keeper.contain(artefact.name, () => heldByUnknown(at, verdict) ?? verdict, isStuck);
     const signs = verdict.action === 'renew' && verdict.putsBack !== true && verdict.brings !== true;
     if (distrust !== undefined && (signs || verdict.reason === distrust.reason))
       verdict = { ...verdict, action: 'blocked', ...distrust };
@@ -64,7 +68,7 @@ export function plan(input: PlanInput): Plan {
     expected.set(artefact.name, decision.action === 'renew' ? leaves : whatStays(at, decision));
     decisions.push({ artefact: artefact.name, ...decision });
   }
-  const recheckAt = earliest(laterMs(now, 365 * 24 * 3_600_000), ...decisions.map((decision) => decision.recheckAt));
+  const recheckAt = earliest(laterMs(now, longestMs), ...decisions.map((decision) => decision.recheckAt));
   return { decisions, recheckAt, ...(keeper.faults.size > 0 && { faults: keeper.faults }) };
 }
 
@@ -111,11 +115,16 @@ function judge(at: Case): Verdict {
 }
 
 /** What is never made here is only reported. */
-function judgeForeign({ kind, published }: KeyPair | Opaque, fact: ArtefactFacts, now: Date): Verdict {
-  const recheckAt = laterMs(now, idleMs);
+function judgeForeign({ kind, published, location }: KeyPair | Opaque, fact: ArtefactFacts, now: Date): Verdict {
+  // A key has no end, and who brings a file is seen by the next run.
+  const recheckAt = laterMs(now, isFile(location) ? longestMs : idleMs);
   if (fact.state === 'present') return keep('Healthy', 'present', recheckAt);
   if (fact.state === 'absent' && published === 'optional') return keep('Healthy', 'absent, as it may be', recheckAt);
   const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${'message' in fact ? fact.message : ''}`;
+  if (isFile(location)) {
+    const wanted = 'copy it from another control plane of the cluster, or from a backup';
+    return bring('NotOurs', `${state}; a new key would make every token invalid: ${wanted}`, recheckAt);
+  }
   const what = kind === 'keyPair' ? 'a key pair whose loss would make every token invalid' : 'an object of others';
   return blocked('NotOurs', `${state}; ${what} is never made here, restore it`, recheckAt);
 }
@@ -145,11 +154,19 @@ function bundleToBring({ location }: External, fact: ArtefactFacts, now: Date): 
   const problem = (text: string): Verdict => bring('NotOurs', `${text}: ${wanted}`, laterMs(now, lookAgainMs));
   if (fact.state === 'absent') return problem('it is absent, and its component is told of it');
   if (fact.state === 'broken') return problem(`it is broken: ${fact.message}`);
-  const ends = certificatesOf(fact).map(({ notAfter }) => notAfter.getTime());
-  if (ends.some((end) => now.getTime() < end)) return undefined;
-  return problem(
-    ends.length === 0 ? 'it holds no certificate' : `it expired at ${new Date(Math.max(...ends)).toISOString()}`,
-  );
+  const certificates = certificatesOf(fact);
+  if (validNow(fact, now).size > 0) {
+    const end = earliest(...certificates.map(({ notAfter }) => notAfter).filter((one) => one > now));
+    const ended = certificates
+      .filter(({ notAfter }) => notAfter <= now)
+      .map(({ subject }) => `; ${subject} has expired`);
+    return keep('Healthy', `valid until ${end.toISOString()}${ended.join('')}`, end);
+  }
+  const last = certificates
+    .map(({ notAfter }) => notAfter)
+    .toSorted((one, other) => other.getTime() - one.getTime())[0];
+  if (last === undefined) return problem('it holds no certificate');
+  return problem(last <= now ? `it expired at ${last.toISOString()}` : 'none of its certificates is valid now');
 }
 
 /** What others can count on when an artefact is not renewed: its certificates that are valid now. */

@@ -1,5 +1,6 @@
 // Whether those who meet a certificate can know it: its signer is in the bundle that they read, and the holder of a
 // kubeconfig knows its server. Pure.
+import { bareHost, isLoopbackHost } from '../address.ts';
 import { unfitness } from '../inventory/fitness.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
@@ -85,8 +86,7 @@ export function authorityDiffers(at: PairCase): Fault | undefined {
 function isServedHere({ artefact, facts, expected, resolved }: PairCase, server: string | undefined): boolean {
   const [url, local] = [server, resolved.endpoints?.local].map((text) => (text === undefined ? null : URL.parse(text)));
   if (!url || !local || url.protocol !== 'https:') return false;
-  const isLoopback = /^(127\.|localhost$|\[::1\]$)/.test(url.hostname);
-  if (url.host !== local.host && !(isLoopback && url.port === local.port)) return false;
+  if (url.host !== local.host && !(isLoopbackHost(bareHost(url)) && url.port === local.port)) return false;
   const signer = expected.get(artefact.issuer ?? '')?.certificate?.fingerprint;
   return resolved.artefacts.some((other) => {
     if (other.kind !== 'target' || other.usage === 'client' || other.issuer !== artefact.issuer) return false;

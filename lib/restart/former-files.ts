@@ -1,6 +1,6 @@
-// What runs here with files of before: processes and files of this machine, held against the note of earlier runs, which is
-// kept in the lock directory for this boot. What is to be restarted now gets a marker, as after a write of our own: there is
-// one way to restart (host-restarts.ts).
+// Processes that run with a former version of a file: processes and files of this machine, held against the note of earlier
+// runs, which is kept in the lock directory for this boot. A component to be restarted now gets a marker, as after a write
+// of our own: there is one way to restart (host-restarts.ts).
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import type { ComponentName } from '../components.ts';
@@ -14,6 +14,7 @@ import { type Component, due, ownKubeconfig, readersOf, startedSeconds } from '.
 import { type FormerFile, formerFiles, isToRestart, learn, type LoadedNote, nothingLoaded } from './loaded.ts';
 import type { Markers, RestartNotes } from './markers.ts';
 import { startFilesOf, stateOfFile } from './start-files.ts';
+import { isMapping } from '../yaml.ts';
 
 interface Looking {
   readonly components: readonly Component[];
@@ -91,21 +92,18 @@ async function readLoaded({ directory, boot }: Looking['notes']): Promise<Loaded
   }
 }
 
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
 const isContent = (value: unknown): boolean =>
-  isObject(value) && typeof value['digest'] === 'string' && ['number', 'undefined'].includes(typeof value['until']);
+  isMapping(value) && typeof value['digest'] === 'string' && ['number', 'undefined'].includes(typeof value['until']);
 
-const areContents = (value: unknown): boolean => isObject(value) && Object.values(value).every(isContent);
+const areContents = (value: unknown): boolean => isMapping(value) && Object.values(value).every(isContent);
 
 function isLoaded(value: unknown): value is Loaded {
-  if (!isObject(value)) return false;
+  if (!isMapping(value)) return false;
   return Object.values(value).every((note) => {
-    if (!isObject(note) || !areContents(note['seen']) || !Array.isArray(note['processes'])) return false;
+    if (!isMapping(note) || !areContents(note['seen']) || !Array.isArray(note['processes'])) return false;
     const seen = Object.values(note['seen'] as Readonly<Record<string, { readonly since?: unknown }>>);
     const isProcess = (one: unknown): boolean =>
-      isObject(one) &&
+      isMapping(one) &&
       typeof one['pid'] === 'number' &&
       typeof one['started'] === 'number' &&
       areContents(one['files']);

@@ -1,5 +1,5 @@
-// Which files of this machine a running component has loaded as they were before: whoever changed them, the start of its
-// process is held against the change. Pure: a note of earlier runs, states of files and processes go in.
+// Files of this machine that a running component has loaded in a former version: the start of its process is held against
+// the change, no matter who made it. Pure: a note of earlier runs, states of files and processes go in.
 //
 // A time alone is a weak witness (touch, chmod, a restored copy that keeps its dates, a clock that is set), so each run
 // notes which content a file has, by digest and uptime, and which content each process has loaded. What was noted decides;
@@ -33,7 +33,7 @@ interface Seen extends LoadedContent {
 }
 
 interface LoadedBy extends ProcessId {
-  /** By path. */
+  /** Content by path. */
   readonly files: Readonly<Record<string, LoadedContent>>;
 }
 

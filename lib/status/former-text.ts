@@ -1,4 +1,4 @@
-// What is said of a component that runs with a file of before, and the command that ends it. Pure.
+// Text about a component that runs with a former version of a file, with the command that restarts it. Pure.
 import { controlPlane } from '../components.ts';
 import type { FormerFile } from '../restart/loaded.ts';
 

@@ -5,6 +5,7 @@ import type { CertificateFacts } from '../pki/certificate.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type ArtefactFacts, certificatesOf, type Facts, isClosed, usableCertificates } from '../plan/facts.ts';
 import { otherIdentity } from '../inventory/fitness.ts';
+import { precedenceText } from '../plan/first-certificate.ts';
 import {
   classOf,
   datesOf,
@@ -21,7 +22,7 @@ import {
 import type { Reason } from '../plan/reasons.ts';
 import { outlookOf } from './outlook.ts';
 import type { FormerFile } from '../restart/loaded.ts';
-import { filesOf, isFile } from '../inventory/places.ts';
+import { filesOf, isFile, pathOf } from '../inventory/places.ts';
 import { announcedPart } from '../well-known.ts';
 import { formerText, isRestartedByItself } from './former-text.ts';
 
@@ -155,7 +156,9 @@ export function nodeReport(input: NodeInput): NodeStatus {
     notes: [
       ...notes,
       ...listed.flatMap(absenceNote),
-      ...told.flatMap((one) => [...identityNote(one, input.facts), ...noteOfOthers(one, input.facts)]),
+      ...told.flatMap((one) => identityNote(one, input.facts)),
+      ...told.flatMap((one) => precedenceNote(one, input.facts)),
+      ...told.flatMap((one) => noteOfOthers(one, input.facts)),
     ],
     recheckAt,
   };
@@ -194,6 +197,11 @@ function identityNote({ artefact, row }: Told, facts: Facts): readonly string[] 
   return [`${row.artefact} is ${other}: its component works with the rights of that user, and a renewal keeps them`];
 }
 
+function precedenceNote({ artefact: { name } }: Told, facts: Facts): readonly string[] {
+  const order = precedenceText(facts.get(name));
+  return order === undefined ? [] : [`${name}: ${order}`];
+}
+
 /** An option that is not there, or the end of what nobody reads because its successor is there. */
 function isNoConcern({ artefact, row: { state } }: Told, facts: Facts): boolean {
   if (artefact.kind !== 'target') return false;
@@ -225,9 +233,10 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
 }
 
 /** Flags that name one of its files. */
-function readBy({ location }: ResolvedArtefact, { readBy: named }: Resolved): readonly string[] | undefined {
+function readBy({ location }: ResolvedArtefact, { flagsByFile: named }: Resolved): StatusRow['readBy'] {
   if (named === undefined || !isFile(location)) return undefined;
-  return [...new Set(filesOf(location).flatMap(({ file }) => named[file] ?? []))];
+  const flags = new Set(filesOf(location).flatMap(({ file }) => named[file] ?? []));
+  return { file: pathOf(location), flags: [...flags] };
 }
 
 function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Facts): StatusRow['authority'] {

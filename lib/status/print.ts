@@ -32,7 +32,7 @@ function structured(info: object, format: Exclude<StatusFormat, 'table'>, indent
   return format === 'json' ? `${json}\n` : toYaml(JSON.parse(json));
 }
 
-/** The last line: which version has found this out, for whoever sends it to somebody. */
+/** The last line: the version that made this report. */
 const writtenBy = [`kube-cert-recovery ${programText}`, ''] as const;
 
 const paragraphs = (parts: readonly string[]): string => parts.filter((part) => part !== '').join('\n');
@@ -205,7 +205,7 @@ function whatWillBeDone({ renewal, byHand, outlook }: StatusRow): string {
 }
 
 const authorityText = ({ location, issuer }: StatusRow): string =>
-  `${location} knows its server by another CA than the first certificate of ${issuer ?? 'its issuer'}`;
+  `${location} knows its server by another CA than the own certificate of ${issuer ?? 'its issuer'}`;
 
 const verdicts = {
   today: {

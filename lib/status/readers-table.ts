@@ -5,11 +5,13 @@ import type { StatusRow } from './report.ts';
 /** Empty where the flags of no component are known. */
 export function readersTable(rows: readonly StatusRow[]): string {
   return table(
-    rows.filter(({ readBy }) => readBy !== undefined && readBy.length > 0),
+    rows.flatMap(({ artefact, readBy }) =>
+      readBy === undefined || readBy.flags.length === 0 ? [] : [{ artefact, ...readBy }],
+    ),
     [
       ['READ', ({ artefact }) => artefact],
-      ['FILE', ({ location }) => /"(.*)"/.exec(location)?.[1] ?? location],
-      ['BY', ({ readBy = [] }) => readBy.join(', ')],
+      ['FILE', ({ file }) => file],
+      ['BY', ({ flags }) => flags.join(', ')],
     ],
   );
 }

@@ -50,8 +50,8 @@ export interface StatusRow {
   readonly authority?: 'same' | 'different' | undefined;
   /** It has expired or is broken, and nothing here can make a new one. */
   readonly byHand?: boolean;
-  /** Of files of a machine whose components are known: the flags that name them. */
-  readonly readBy?: readonly string[] | undefined;
+  /** The first of its files, and the flags that name one of them, where the components of its machine are known. */
+  readonly readBy?: { readonly file: string; readonly flags: readonly string[] } | undefined;
   /** How the plan would renew it. */
   readonly renewal?: Renewal;
   /** Nothing is wrong with it: it is renewed ahead of time, or follows what is. */

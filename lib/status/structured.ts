@@ -90,7 +90,7 @@ function nodeEntry(row: StatusRow): object {
     recheckAt: time(row.recheckAt),
     renewsAt: row.renewsAt && time(row.renewsAt),
     authority,
-    readBy: row.readBy,
+    readBy: row.readBy?.flags,
   };
 }
 

@@ -18,10 +18,12 @@ import { parseCertificates } from '../pki/certificate.ts';
 import { BackupDirectory, type Files, type Owners } from './backup-directory.ts';
 import type { Change, Layout, Part } from './disk-layout.ts';
 import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './disk-replace.ts';
+import { keyFilesLayout } from './key-files.ts';
 import { kubeconfigLayout } from './kubeconfig.ts';
 import { combinedPemLayout, pemFilesLayout } from './pem-files.ts';
 import { type Owner, refuseFilesOfOthers, refuseOneFile } from './shared-files.ts';
 import { locationText, verifyMaterial, type Found, type Store } from './store.ts';
+import { inTurn } from './turns.ts';
 import { filesOf, isFile, pathOf } from '../inventory/places.ts';
 import { certificateKey } from '../inventory/content.ts';
 
@@ -133,7 +135,8 @@ export async function replaceParts(
     },
   };
   const writing = { code: 'WriteFailed', action: 'write', what: locationText(location) } as const;
-  return attempt({ ...writing, directory: dirname(pathOf(location)) }, async () => {
+  const files = changes.map(({ file }) => file);
+  const replace = async (): Promise<'written' | 'conflict'> => {
     let placements: readonly Placement[] = [];
     try {
       placements = await placeAll(disk, changes, now()); // 3
@@ -151,7 +154,8 @@ export async function replaceParts(
       await discardAll(disk, placements);
       throw err;
     }
-  });
+  };
+  return attempt({ ...writing, directory: dirname(pathOf(location)) }, () => inTurn(disk, files, replace));
 }
 
 /** Copies what is there. A copy that could not be made is reported: the repair matters more. */
@@ -250,6 +254,7 @@ const layouts: {
   pemFile: pemFilesLayout,
   combinedPem: combinedPemLayout,
   kubeconfig: kubeconfigLayout,
+  keyFiles: keyFilesLayout,
 };
 
 function diskLocation(location: Location): DiskLocation {

@@ -28,7 +28,8 @@ const clusterName = 'kubernetes';
 
 export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoints = {}): Layout {
   const { file } = location;
-  const servers = { ...endpoints, issued: issuedHere(endpoints.authorities) };
+  const issued = issuedHere(endpoints.authorities);
+  const servers = location.context === 'current' ? {} : { ...endpoints, issued };
   const view: View = (bytes) => readKubeconfigView(file, bytes, servers);
   return {
     async look(read) {

@@ -6,6 +6,7 @@ import { attempt } from '../disk/disk.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { Artefact, DiskLocation } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
+import { ownFirst } from '../pki/signer-certificate.ts';
 import {
   artefactAt,
   certificateEntry,
@@ -19,7 +20,7 @@ import type { Change, Layout } from './disk-layout.ts';
 import type { BackupDirectory, Files } from './backup-directory.ts';
 import { type Entries, locationText, type Material, verifyMaterial } from './store.ts';
 import { isFile, isFileOfItsOwn } from '../inventory/places.ts';
-import { caBundleKey } from '../inventory/content.ts';
+import { caBundleKey, privateKeyKey } from '../inventory/content.ts';
 
 export interface Generation {
   readonly artefact: string;
@@ -159,12 +160,14 @@ export function presentEnd(location: DiskLocation, found: Material | undefined):
   return endOf(found.entries, location);
 }
 
-/** Of the leaf; of a bundle the one that ends first. */
+/** Of the leaf, of a signer's own certificate; of a bundle the one that ends first. */
 function endOf(entries: Entries, location: DiskLocation): Date | undefined {
   const pem = entries[certificateEntry(location)];
   if (pem === undefined) return undefined;
   const { value = [] } = valueOrProblem(() => parseCertificates(pem, locationText(location), 'skipped'));
-  const ends = value.map(({ facts }) => facts.notAfter).slice(0, isFileOfItsOwn(location, caBundleKey) ? undefined : 1);
+  const ends = ownFirst(value, entries[privateKeyKey])
+    .map(({ facts }) => facts.notAfter)
+    .slice(0, isFileOfItsOwn(location, caBundleKey) ? undefined : 1);
   return ends.toSorted((a, b) => a.getTime() - b.getTime())[0];
 }
 

@@ -14,6 +14,7 @@ import { runRegen } from '../../lib/regen/run.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { fastKeys, movedClock } from '../regen/disk-world.ts';
 import { createAuthority } from '../support/certificates/certificates.ts';
+import { createServiceAccountKey } from '../support/certificates/service-accounts.ts';
 import { kubeadmCertificates } from '../support/kubeadm-names.ts';
 
 let directory: string;
@@ -43,6 +44,7 @@ beforeEach(async () => {
     await rename(cert, join(pki, `${file}.crt`));
     await rename(key, join(pki, `${file}.key`));
   }
+  await createServiceAccountKey(pki);
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 

@@ -282,6 +282,17 @@ async function damagedMessage(): Promise<string> {
   return plan({ resolved, facts, policy, clock: goodClock, now: start }).decisions.at(-1)?.message ?? '';
 }
 
+function unknownMessage(): string {
+  const files = { certFile: `${pkiDir}/etcd/ca.crt`, keyFile: `${pkiDir}/etcd/ca.key` };
+  const etcdCa = { ...signer, name: 'etcd-ca', location: { kind: 'pemPair', ...files }, owned: false } as const;
+  const leaves = ['etcd-server', 'etcd-peer', 'etcd-healthcheck-client', 'apiserver-etcd-client'];
+  const own = ca('93a1c7e0'.repeat(8), [-1, 3649], { subject: 'CN=etcd-ca' });
+  const unknownTo = { leaves, issuer: 'CN=etcd-ca', keyId: '5d0c42b1'.repeat(5) };
+  const facts = new Map<string, ArtefactFacts>([['etcd-ca', { ...present(own), unknownTo }]]);
+  const resolved = { name: 'kubeadm', artefacts: [etcdCa] };
+  return plan({ resolved, facts, policy: onlyWhenExpired, clock: goodClock, now: start }).decisions[0]?.message ?? '';
+}
+
 const pkiDir = '/etc/kubernetes/pki';
 
 async function diskMessage(code: string): Promise<string> {
@@ -370,6 +381,7 @@ describe('docs/troubleshooting.md', () => {
       configMessage(),
       externalMessage(),
       unconfirmedMessage(),
+      unknownMessage(),
       await damagedMessage(),
       await diskMessage('EBUSY'),
       await diskMessage('EPERM'),
@@ -381,7 +393,7 @@ describe('docs/troubleshooting.md', () => {
 
   it('quotes messages as the program prints them', () => {
     expect(printed.filter((message) => !documented.includes(message))).toEqual([]);
-    expect(new Set(printed).size).toBe(27);
+    expect(new Set(printed).size).toBe(28);
   });
 
   it('quotes nothing that is not in the code', () => {

@@ -36,6 +36,7 @@ describe('the image', () => {
       'org.opencontainers.image.title': 'kube-cert-recovery',
       'org.opencontainers.image.description': expect.any(String),
       'org.opencontainers.image.version': version,
+      'org.opencontainers.image.revision': 'unknown', // it was built without SOURCE_COMMIT
       'org.opencontainers.image.licenses': license,
     });
     console.log(`size of the image: ${Math.round(size / 1e6)} MB`);
@@ -62,7 +63,11 @@ describe('the image', () => {
     const [, flags = '', args = ''] = /^docker run --rm (.*) kube-cert-recovery (.*)$/m.exec(block?.text ?? '') ?? [];
     const [dropped, option] = [hardened.CapDrop[0], hardened.SecurityOpt[0]];
     expect(flags.split(' ')).toEqual(['--read-only', `--cap-drop=${dropped}`, `--security-opt=${option}`]);
-    expect(await runProgram(args.split(' '))).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' });
+    const { code, stdout, stderr } = await runProgram(args.split(' '));
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const [, named, commit, builtAt = ''] = /^(\S+) \(commit (\S+), built (\S+)\)\n$/.exec(stdout) ?? [];
+    expect({ named, commit }).toEqual({ named: version, commit: 'unknown' });
+    expect(Date.parse(builtAt)).toBeLessThan(Date.now());
   });
 
   it('answers a wrong flag with usage and ends with 2', async () => {

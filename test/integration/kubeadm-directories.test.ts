@@ -1,35 +1,18 @@
 // Machines that the real kubeadm made with another directory of certificates, or whose components ask a load balancer on the
 // machine: what is lost or has expired there is repaired as where kubeadm usually has it.
-import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { access, cp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { wholeCertificates } from '../../lib/pki/certificate.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
-import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 import { leaves, leavesIn, past, reissueFiles } from '../support/node/leaves.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
-
-/** Nothing is said of where the certificates are. */
-async function run(machine: KubeadmMachine): Promise<Outcome> {
-  const [backupDir, lockDir] = [join(machine.root, 'backups'), join(machine.root, 'lock')];
-  const { kubernetesDir, kubeletDir } = machine.directories;
-  const config = join(machine.root, 'recovery.yaml');
-  await writeFile(
-    config,
-    `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n` +
-      `directories: ${JSON.stringify({ kubernetesDir, kubeletDir })}\nregen: ${JSON.stringify({ backupDir, lockDir })}\n`,
-  );
-  const own = [process.execPath, program, '--mode=regen', '--once', `--config=${config}`];
-  return new Promise((resolve) => {
-    execFile('unshare', [...asRoot, '--net', ...unseen, ...own], { maxBuffer: 1 << 24 }, (err, stdout, stderr) => {
-      resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 });
-    });
-  });
+/** A pass that is given no directory of certificates. */
+function run(machine: KubeadmMachine): Promise<Outcome> {
+  const { kubernetesDir = '', kubeletDir = '' } = machine.directories;
+  return machine.regen({ kubernetesDir, kubeletDir });
 }
 
 const isThere = (path: string): Promise<boolean> =>

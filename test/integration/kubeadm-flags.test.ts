@@ -1,10 +1,8 @@
 // Machines that the real kubeadm made, whose components are then told of other files than kubeadm's: what their flags name
 // is repaired or reported, and nothing else is written.
-import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { access, copyFile, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { dirname } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { resolveHere } from '../../cmd/read-config.ts';
 import { systemClock } from '../../lib/clock.ts';
@@ -12,10 +10,7 @@ import { loadPreset } from '../../lib/inventory/preset.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { expire } from '../support/cluster/expire.ts';
-import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
-import { asRoot, unseen } from '../support/cluster/namespaces.ts';
-
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
 
 let whole: KubeadmMachine;
 beforeAll(async () => {
@@ -39,22 +34,6 @@ async function expireLeaves(machine: KubeadmMachine): Promise<void> {
     agoMs: 30_000,
     lifeMs: 60_000,
     except: ({ kind }) => kind !== 'target',
-  });
-}
-
-async function run(machine: KubeadmMachine): Promise<Outcome> {
-  const [backupDir, lockDir] = [join(machine.root, 'backups'), join(machine.root, 'lock')];
-  const config = join(machine.root, 'recovery.yaml');
-  await writeFile(
-    config,
-    `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n` +
-      `directories: ${JSON.stringify(machine.directories)}\nregen: ${JSON.stringify({ backupDir, lockDir })}\n`,
-  );
-  const own = [process.execPath, program, '--mode=regen', '--once', `--config=${config}`];
-  return new Promise((resolve) => {
-    execFile('unshare', [...asRoot, '--net', ...unseen, ...own], { maxBuffer: 1 << 24 }, (err, stdout, stderr) => {
-      resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 });
-    });
   });
 }
 
@@ -90,7 +69,7 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
     await using machine = await whole.copy();
     await serveCustomPair(machine);
     await expireLeaves(machine);
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(0);
     expect(await isValid(machine.path('custom/tls.crt'))).toBe(true);
     expect(await isThere(machine.path('pki/apiserver.crt'))).toBe(false);
@@ -102,7 +81,7 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
     await expireLeaves(other);
     await serveCustomPair(machine, other);
     const before = await readFile(machine.path('custom/tls.crt'));
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(await readFile(machine.path('custom/tls.crt'))).toEqual(before);
     expect(code, stderr).toBe(5);
     expect(stderr).toContain('custom/tls.crt');
@@ -113,7 +92,7 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
     await using other = await KubeadmMachine.create();
     await serveCustomPair(machine, other);
     const before = await readFile(machine.path('custom/tls.crt'));
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(await readFile(machine.path('custom/tls.crt'))).toEqual(before);
     expect(code, stderr).toBe(0);
   });
@@ -124,7 +103,7 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
     await edit(machine.path('manifests/kube-apiserver.yaml'), (text) => text.replaceAll('/pki/etcd/', '/etcd-ssl/'));
     await move(machine.path('pki/etcd'), machine.path('etcd-ssl'));
     await expireLeaves(machine);
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(await isValid(machine.path('etcd-ssl/server.crt')), stderr).toBe(true);
     expect(await isValid(machine.path('etcd-ssl/peer.crt'))).toBe(true);
     expect(await isThere(machine.path('pki/etcd/server.crt'))).toBe(false);
@@ -144,7 +123,7 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
     }
     await expireLeaves(machine);
     const before = await readdir(machine.path(), { recursive: true });
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(0);
     for (const name of ['server', 'peer', 'healthcheck-client']) {
       expect(await isValid(machine.path(`pki/etcd/${name}.crt`)), name).toBe(true);
@@ -168,7 +147,7 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
     await move(machine.path('controller-manager.conf'), machine.path('kcm-other.conf'));
     await expireLeaves(machine);
     const before = await readFile(machine.path('kcm-other.conf'));
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(0);
     expect(await readFile(machine.path('kcm-other.conf'))).not.toEqual(before);
     expect(await isThere(machine.path('controller-manager.conf'))).toBe(false);
@@ -182,7 +161,7 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
     await rm(manifest);
     await expireLeaves(machine);
     expect(await isValid(machine.path('custom/tls.crt'))).toBe(false);
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(0);
     expect(await isValid(machine.path('custom/tls.crt'))).toBe(true);
     expect(await isThere(machine.path('pki/apiserver.crt'))).toBe(false);
@@ -201,7 +180,7 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
     await rm(machine.path('pki/etcd'), { recursive: true });
     for (const name of ['crt', 'key']) await rm(machine.path(`pki/apiserver-etcd-client.${name}`));
     await expireLeaves(machine);
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(0);
     expect(await isThere(machine.path('pki/etcd'))).toBe(false);
   });
@@ -217,7 +196,7 @@ describe('a run on a machine whose flags name other files than kubeadm', { concu
     await using machine = await whole.copy();
     await expireLeaves(machine);
     await writeFile(machine.path('scheduler.conf'), content);
-    const { code, stderr } = await run(machine);
+    const { code, stderr } = await machine.regen();
     expect(await readFile(machine.path('scheduler.conf'), 'utf8')).toBe(content);
     expect(stderr).toContain(what);
     expect(code, stderr).toBe(5);

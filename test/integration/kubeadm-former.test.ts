@@ -26,18 +26,7 @@ const processes = new Map<string, SupervisedProcess>();
 beforeAll(async () => {
   machine = await KubeadmMachine.create();
   await machine.startNetwork();
-  config = join(machine.root, 'recovery.yaml');
-  const directories = {
-    kubernetesDir: machine.path(),
-    pkiDir: machine.path('pki'),
-    kubeletDir: join(machine.root, 'var/lib/kubelet'),
-  };
-  const host = { backupDir: join(machine.root, 'backups'), lockDir: join(machine.root, 'lock') };
-  await writeFile(
-    config,
-    'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n' +
-      `directories: ${JSON.stringify(directories)}\nregen: ${JSON.stringify(host)}\n`,
-  );
+  config = await machine.configuration();
   await replaceIdentity(-hour);
   const binaries = await findBinaries([...names, 'kubectl']);
   for (const name of names) start(name, [binaries.get(name) ?? '', ...(await machine.flagsOf(name))]);

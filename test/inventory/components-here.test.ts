@@ -22,6 +22,7 @@ async function told(component: string, manifests: Readonly<Record<string, string
   const files = readerBelow(root);
   const found = await readComponents(files, {
     manifests,
+    units: readerBelow(root),
     kubeletConfiguration: '/var/lib/kubelet/config.yaml',
     processes: processes ? readerBelow(root) : undefined,
   });
@@ -93,6 +94,23 @@ describe('readComponents()', () => {
     expect(await told('etcd', { etcd: manifest })).toEqual({ 'key-file': '/p.key', 'cert-file': '/p.crt' });
   });
 
+  it('takes no unit for the kubelet that nothing wants, that is masked, or that only controls it', async () => {
+    const wanted = '/etc/systemd/system/multi-user.target.wants';
+    await put({
+      '/etc/systemd/system/a-kubelet-old.service': '[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/old.conf\n',
+      '/etc/systemd/system/fix.service': '[Service]\nExecStart=/usr/bin/systemctl restart kubelet\n',
+      [`${wanted}/fix.service`]: '',
+      '/usr/lib/systemd/system/kubelet.service': '[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/k.conf\n',
+      '/usr/lib/systemd/system/etcd.service': etcdUnit,
+      [`${wanted}/etcd.service`]: '',
+      '/etc/etcd.env': 'ETCD_CERT_FILE=/m.pem\n',
+    });
+    await symlink('/dev/null', join(root, '/etc/systemd/system/etcd.service'));
+    await symlink('/dev/null', join(root, '/etc/systemd/system/other.service'));
+    expect(await told('kubelet')).toEqual({ kubeconfig: '/k.conf' });
+    expect(await told('etcd')).toBeUndefined();
+  });
+
   it('takes the command line of a process where nothing else says it, and only where it sees the same files', async () => {
     await put({
       '/proc/12/cmdline': 'sh\0-c\0etcd --cert-file=/no.crt\0',
@@ -103,6 +121,14 @@ describe('readComponents()', () => {
       await mkdir(join(root, `/proc/${id}/ns`), { recursive: true });
       await symlink('mnt:[1]', join(root, `/proc/${id}/ns/mnt`));
     }
+    await symlink('/usr/bin/etcd', join(root, '/proc/34/exe'));
+    // Anybody's process may have this name.
+    await put({
+      '/proc/34/status': 'Name:\tetcd\nUid:\t1000\t0\t0\t0\n',
+      '/proc/34/cgroup': '0::/user.slice/a.scope\n',
+    });
+    expect(await told('etcd', {}, true)).toBeUndefined();
+    await put({ '/proc/34/cgroup': '0::/system.slice/etcd.service\n' });
     expect(await told('etcd')).toBeUndefined();
     expect(await told('etcd', {}, true)).toEqual({ 'cert-file': '/p.crt', 'key-file': '/p.key' });
     await rm(join(root, '/proc/34/ns/mnt'));

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { fileFlags } from '../../lib/inventory/file-flags.ts';
-import { type NamedFile, withFlagEntries } from '../../lib/inventory/flag-entries.ts';
+import { type FileOfFlag, withFlagEntries } from '../../lib/inventory/flag-entries.ts';
 
-const named = (component: NamedFile['component'], flag: string, file: string): NamedFile => {
+const named = (component: FileOfFlag['component'], flag: string, file: string): FileOfFlag => {
   const role = fileFlags[component][flag];
   if (role === undefined) throw new Error(`No flag "${flag}" of ${component} names a file`);
   return { component, flag, role, file };

@@ -26,10 +26,10 @@ describe('rows of the kubelet', () => {
 });
 
 describe('preset kubeadm', () => {
-  it('has the eleven certificates and three CAs of kubeadm under their names, and the identities of the kubelet', () => {
+  it('has the certificates and CAs of kubeadm under their names, the identities of the kubelet, and the keys of tokens', () => {
     const kubelet = ['kubelet-server', 'kubelet-server-current', 'kubelet.conf'];
     expect(artefacts.map(({ name }) => name).toSorted()).toEqual(
-      [...kubeadmCertificates, ...kubeadmAuthorities, ...kubelet].toSorted(),
+      [...kubeadmCertificates, ...kubeadmAuthorities, ...kubelet, 'service-account-key'].toSorted(),
     );
   });
 

@@ -10,6 +10,7 @@ const declared = {
 
 const pod = (flags: readonly string[], mounts: readonly (readonly [at: string, hostPath: string])[] = []): string =>
   JSON.stringify({
+    metadata: { annotations: { 'kube-cert-recovery/flags': '["--etcd-cafile=/synced/ca-bundle.crt"]' } },
     spec: {
       containers: [
         { name: 'other', command: ['other', '--etcd-cafile=/other/ca.crt'] },

@@ -115,3 +115,16 @@ describe('resolve()', () => {
     ]);
   });
 });
+
+describe('groups of a client', () => {
+  it('are those of an earlier kubeadm where nothing binds the later ones', () => {
+    const kubeadm = loadPreset('kubeadm');
+    const parameters = { nodeName: ['node1'], advertiseAddress: ['192.0.2.10'], serviceIP: ['10.96.0.1'] };
+    const groups = (lacks: readonly 'clusterAdmins'[]) =>
+      resolve(kubeadm, { parameters, lacks }).artefacts.flatMap((one) =>
+        one.kind === 'target' && ['admin.conf', 'apiserver-kubelet-client'].includes(one.name) ? one.organizations : [],
+      );
+    expect(groups([])).toEqual(['kubeadm:cluster-admins', 'kubeadm:cluster-admins']);
+    expect(groups(['clusterAdmins'])).toEqual(['system:masters', 'system:masters']);
+  });
+});

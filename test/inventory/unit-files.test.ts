@@ -83,14 +83,49 @@ describe('argumentsOf()', () => {
     ['a shell with lines', ['/bin/bash', '-ec', 'true'], undefined],
     ['a shell with a variable', ['sh', '-c', 'kubelet $ARGS'], ['--v=3', '--w']],
     ['a wrapper', ['/usr/bin/env', 'A=b', 'numactl', '-N', '0', '/opt/bin/kubelet', '--v=2'], ['--v=2']],
+    ['a shell that starts a shell', ['sh', '-c', '$X ; kubelet --v=2'], ['--v=2']],
+    ['what only controls it', ['/usr/bin/systemctl', 'restart', 'kubelet'], undefined],
     ['another program', ['/usr/bin/etcd', '--name=kubelet'], undefined],
     ['nothing', [], undefined],
   ])('%s', (_title, words, expected) => {
-    expect(argumentsOf('kubelet', words, new Map([['ARGS', '--v=3 --w']]))).toEqual(expected);
+    expect(
+      argumentsOf(
+        'kubelet',
+        words,
+        new Map([
+          ['ARGS', '--v=3 --w'],
+          ['X', "sh -c '$X ;'"],
+        ]),
+      ),
+    ).toEqual(expected);
   });
 });
 
 describe('settings', () => {
+  it('take each of many repeats of a flag', () => {
+    const values = valuesIn(Array.from({ length: 50_000 }, (_, at) => `--a=${at}`));
+    expect(values.get('a')).toHaveLength(50_000);
+  });
+
+  it('leave out what lies on no host, and what systemd would fill in', () => {
+    const mounts = [
+      { at: '/a', hostPath: '/host' },
+      { at: '/a/gen', hostPath: undefined },
+    ];
+    expect(hostPathOf('/a/gen/tls.crt', mounts)).toBeUndefined();
+    expect(hostPathOf('/etc/etcd/%H.pem', [])).toBeUndefined();
+  });
+
+  it('let the configuration of kube-scheduler stand in place of its deprecated flags', () => {
+    const given = { flag: 'config', file: '/c.yaml', documents: ['clientConnection: {}\n'] };
+    const values = withConfiguration(
+      'kube-scheduler',
+      valuesIn(['--kubeconfig=/old.conf', '--tls-cert-file=/s.crt']),
+      given,
+    );
+    expect(Object.fromEntries(values)).toEqual({ 'tls-cert-file': ['/s.crt'] });
+  });
+
   it('takes variables of etcd for its flags', () => {
     const variables = new Map([
       ['ETCD_CERT_FILE', '/m.pem'],

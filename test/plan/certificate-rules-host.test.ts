@@ -153,6 +153,11 @@ const rows: Row[] = [
     want: { apiserver: ['keep Healthy', at(265)] },
   },
   {
+    name: 'a serving certificate without any name is remade, also where the row is copied from what is there',
+    change: { apiserver: present(leaf('api', [-100, 265], 'ca', { hostnames: [] })) },
+    want: { apiserver: ['renew HostnameMissing', start] },
+  },
+  {
     name: 'a declared name that is missing is added where the row is not copied from what is there',
     resolved: {
       ...kubeadm,

@@ -14,6 +14,7 @@ import type { RegenReport } from '../../lib/regen/journal.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { locationText, type Store } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf, type LeafOptions, type Pair } from '../support/certificates/certificates.ts';
+import { createServiceAccountKey } from '../support/certificates/service-accounts.ts';
 import { DiskWorld, fastKeys, movedClock } from './disk-world.ts';
 
 const run = promisify(execFile);
@@ -51,6 +52,7 @@ beforeEach(async () => {
     await rename(cert, join(pki, `${file}.crt`));
     await rename(key, join(pki, `${file}.key`));
   }
+  await createServiceAccountKey(pki);
 });
 afterEach(() => world[Symbol.asyncDispose]());
 

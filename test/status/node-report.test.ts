@@ -79,7 +79,12 @@ describe('the rows of a kubeadm machine', () => {
     const status = tell();
     expect(names(status.certificates)).toEqual(kubeadmCertificates);
     expect(names(status.authorities)).toEqual(kubeadmAuthorities);
-    expect(names(status.own)).toEqual(['kubelet-server', 'kubelet-server-current', 'kubelet.conf']);
+    expect(names(status.own)).toEqual([
+      'kubelet-server',
+      'kubelet-server-current',
+      'kubelet.conf',
+      'service-account-key',
+    ]);
     expect(nodeRows(status).filter(({ state }) => state !== 'OK')).toEqual([]);
     expect([status.class, exitOfNode(status)]).toEqual(['healthy', 0]);
   });
@@ -103,7 +108,7 @@ describe('the rows of a kubeadm machine', () => {
   it('hold what is optional and absent only where kubeadm lists it', () => {
     const status = tell({ 'super-admin.conf': null, 'kubelet-server-current': null, 'kubelet.conf': null });
     expect(rowOf(status, 'super-admin.conf')).toMatchObject({ state: 'MISSING', byHand: false });
-    expect(names(status.own)).toEqual(['kubelet-server', 'kubelet.conf']);
+    expect(names(status.own)).toEqual(['kubelet-server', 'kubelet.conf', 'service-account-key']);
     expect(rowOf(status, 'kubelet.conf')).toMatchObject({ state: 'MISSING', action: 'renew' });
   });
 

@@ -5,7 +5,7 @@ import { machine, tell } from './node.ts';
 const pki = '/etc/kubernetes/pki';
 const resolved = {
   ...machine(),
-  readBy: {
+  flagsByFile: {
     [`${pki}/apiserver.crt`]: ['kube-apiserver --tls-cert-file'],
     [`${pki}/ca.crt`]: ['kube-apiserver --client-ca-file', 'kube-controller-manager --root-ca-file'],
   },

@@ -1,24 +1,23 @@
-// What a component is told: the flags of its command line, the variables that stand for flags, the fields of its
-// configuration. Pure.
+// Settings of a component: flags of its command line, variables that stand for flags, fields of its configuration. Pure.
 import { basename, posix } from 'node:path';
 import { flagsIn } from '../../command-flags.ts';
 import type { ComponentName } from '../../components.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
-import { configurationFields } from '../file-flags.ts';
+import { configurationFields, fileFlags } from '../file-flags.ts';
 import { withVariables } from './unit-files.ts';
 
 /** All values of each flag in their order, by its name without dashes. */
 export type ValuesByFlag = ReadonlyMap<string, readonly string[]>;
 
-/** A directory or a file of the host, by where a container has it. */
+/** A directory or a file of the host in a container; `hostPath` is undefined for a volume that lies on no host. */
 export interface Mount {
   readonly at: string;
-  readonly hostPath: string;
+  readonly hostPath: string | undefined;
 }
 
 export interface ComponentSettings {
   readonly values: ValuesByFlag;
-  /** Of its container. */
+  /** Those of its container. */
   readonly mounts: readonly Mount[];
 }
 
@@ -31,32 +30,48 @@ export interface ComponentCommand {
 
 const shells: ReadonlySet<string> = new Set(['sh', 'bash', 'dash', 'ash', 'busybox']);
 
+/** Programs that start the one that they are told of, in its own words. */
+const runners: ReadonlySet<string> = new Set(
+  (
+    'env nice ionice chrt taskset numactl stdbuf setpriv runuser sudo su-exec gosu chroot flock timeout tini dumb-init ' +
+    'go-runner docker podman nerdctl ctr'
+  ).split(' '),
+);
+
 /**
  * The words behind the program of this name, also where a shell or another program starts it (`sh -c 'exec kubelet ...'`,
- * `docker run ... etcd ...`). Undefined where no word is that program.
+ * `docker run ... etcd ...`). Undefined where that program is not started.
  */
 export function argumentsOf(
   component: string,
   words: readonly string[],
   variables: ReadonlyMap<string, string> = new Map(),
 ): readonly string[] | undefined {
-  const script = words.indexOf('-c');
-  if (shells.has(basename(words[0] ?? '')) && script > 0) {
-    const lines = (words[script + 1] ?? '').replaceAll(/\\\r?\n/g, ' ').split(/[\n;]|&&|\|\|/);
-    const found = lines.flatMap((line) => {
-      const args = argumentsOf(component, withVariables(line, variables), variables);
-      return args === undefined ? [] : [args];
-    });
-    return found[0];
-  }
+  const script = shells.has(basename(words[0] ?? '')) ? words.findIndex((word) => /^-[a-z]*c$/.test(word)) : -1;
+  if (script < 0) return argumentsBehind(component, words);
+  const lines = (words[script + 1] ?? '').replaceAll(/\\\r?\n/g, ' ').split(/[\n;]|&&|\|\|/);
+  const found = lines.flatMap((line) => {
+    const inner = withVariables(line, variables);
+    const args = argumentsBehind(component, inner[0] === 'exec' ? inner.slice(1) : inner);
+    return args === undefined ? [] : [args];
+  });
+  return found[0];
+}
+
+function argumentsBehind(component: string, words: readonly string[]): readonly string[] | undefined {
+  const program = basename(words.find((word) => !/^\w+=/.test(word)) ?? '');
   const at = words.findIndex((word) => !word.startsWith('-') && basename(word) === component);
-  return at < 0 ? undefined : words.slice(at + 1);
+  return at < 0 || (program !== component && !runners.has(program)) ? undefined : words.slice(at + 1);
 }
 
 /** Values of the flags among these words. */
 export function valuesIn(words: readonly string[]): ValuesByFlag {
   const values = new Map<string, string[]>();
-  for (const { name, value = '' } of flagsIn(words)) values.set(name, [...(values.get(name) ?? []), value]);
+  for (const { name, value = '' } of flagsIn(words)) {
+    const known = values.get(name);
+    if (known === undefined) values.set(name, [value]);
+    else known.push(value);
+  }
   return values;
 }
 
@@ -97,18 +112,17 @@ export function withConfiguration(
     for (const [name, texts] of here)
       found.set(
         name,
-        texts.map((value) => besideConfiguration(file, name, value)),
+        texts.map((value) => (Object.hasOwn(fileFlags[component], name) ? besideConfiguration(file, value) : value)),
       );
   }
   if (known.order === 'fieldsAlone') return found;
-  return known.order === 'flagsFirst' ? firstOfBoth(values, found) : firstOfBoth(found, values);
+  const unread = known.order === 'fieldsInstead' ? new Set(Object.values(known.fields)) : new Set<string>();
+  return firstOfBoth(new Map([...values].filter(([name]) => !unread.has(name))), found);
 }
 
 /** A relative path is one beside the configuration (cmd/kubelet/app: kubeletConfigFlagPrecedence, resolveRelativePaths). */
-const besideConfiguration = (file: string, name: string, value: string): string =>
-  /file|kubeconfig|cert|key|bundle/.test(name) && !posix.isAbsolute(value)
-    ? posix.join(posix.dirname(file), value)
-    : value;
+const besideConfiguration = (file: string, path: string): string =>
+  posix.isAbsolute(path) ? path : posix.join(posix.dirname(file), path);
 
 function fieldsAt(value: unknown, path: string): readonly unknown[] {
   const [step = '', ...rest] = path.split('.');
@@ -120,9 +134,11 @@ function fieldsAt(value: unknown, path: string): readonly unknown[] {
 
 /** The place on this host of a path that a component sees; undefined for a path that is none. */
 export function hostPathOf(path: string | undefined, mounts: readonly Mount[]): string | undefined {
-  if (path === undefined || !posix.isAbsolute(path)) return undefined;
+  // The value of a systemd specifier is not known here (systemd.unit(5)).
+  if (path === undefined || !posix.isAbsolute(path) || /%[A-Za-z]/.test(path)) return undefined;
   const inside = posix.normalize(path);
   const above = mounts.filter(({ at }) => inside === at || inside.startsWith(`${at}/`));
   const [nearest] = above.toSorted((one, other) => other.at.length - one.at.length);
-  return nearest === undefined ? inside : posix.join(nearest.hostPath, inside.slice(nearest.at.length));
+  if (nearest === undefined) return inside;
+  return nearest.hostPath === undefined ? undefined : posix.join(nearest.hostPath, inside.slice(nearest.at.length));
 }

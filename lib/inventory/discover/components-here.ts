@@ -1,6 +1,6 @@
-// What the components of this machine are told: by manifests of static pods, by units of systemd, and, where neither says it,
-// by the command lines of running processes. Impure: it reads files, and nothing else. Never fails because of a file.
-import { join } from 'node:path';
+// Settings of the components of this machine: from manifests of static pods, from units of systemd, and, where neither has
+// them, from the command lines of running processes. Impure: it reads files, and nothing else. Never fails because of a file.
+import { basename, dirname, join } from 'node:path';
 import { type ComponentName, componentNames } from '../../components.ts';
 import { configurationFields } from '../file-flags.ts';
 import {
@@ -20,21 +20,24 @@ import { environmentFile, serviceUnit, type ServiceUnit, withVariables } from '.
 
 interface Sources {
   readonly manifests: Readonly<Record<string, string | undefined>>;
-  /** Of the kubelet, where nothing names another configuration. */
+  /** The kubelet's configuration, where nothing names another one. */
   readonly kubeletConfiguration: string;
-  /** Where the processes that can be seen are those of this machine's components; it may read what has ended meanwhile. */
+  /** For the units of this machine: most of them are no component's, and what cannot be read of them is no news. */
+  readonly units: MachineFiles;
+  /** For processes; undefined where those that can be seen may be another control plane's. They may end while they are read. */
   readonly processes?: MachineFiles | undefined;
 }
 
+/** Settings by component. */
 export async function readComponents(files: MachineFiles, sources: Sources): Promise<SettingsHere> {
-  const units = await unitsThatStart(files);
-  const running = sources.processes && (await processesOf(sources.processes));
+  const units = await unitsThatStart(sources.units);
+  const lineOf = (component: ComponentName): ComponentCommand | undefined =>
+    commandLineOf(sources.manifests[component] ?? '', component) ?? units.get(component);
+  const lines = new Map(componentNames.map((component) => [component, lineOf(component)]));
+  const isKnown = [...lines.values()].every((line) => line !== undefined);
+  const running = sources.processes === undefined || isKnown ? undefined : await processesOf(sources.processes);
   const found = componentNames.map(async (component) => {
-    const manifest = sources.manifests[component];
-    const line =
-      (manifest === undefined ? undefined : commandLineOf(manifest, component)) ??
-      units.get(component) ??
-      running?.get(component);
+    const line = lines.get(component) ?? running?.get(component);
     const usual = component === 'kubelet' ? sources.kubeletConfiguration : undefined;
     return [component, await settingsOf(component, line, { files, usual })] as const;
   });
@@ -58,21 +61,24 @@ async function settingsOf(
     const file = hostPathOf(values.get(flag)?.at(-1), mounts) ?? (flag === 'config' ? usual : undefined);
     const text = file === undefined ? undefined : await files.text(file);
     if (file === undefined || text === undefined) continue;
-    const documents = [text, ...(await dropIns(hostPathOf(values.get(`${flag}-dir`)?.at(-1), mounts), files))];
+    const documents = [
+      text,
+      ...(await configurationDropIns(hostPathOf(values.get(`${flag}-dir`)?.at(-1), mounts), files)),
+    ];
     values = withConfiguration(component, values, { flag, file, documents });
   }
   return line === undefined && values.size === 0 ? undefined : { values, mounts };
 }
 
-/** Of the kubelet: files that end with .conf, each over the one before (--config-dir). */
-async function dropIns(directory: string | undefined, files: MachineFiles): Promise<readonly string[]> {
+/** Texts of the kubelet's files that end with .conf, each over the one before (--config-dir). */
+async function configurationDropIns(directory: string | undefined, files: MachineFiles): Promise<readonly string[]> {
   if (directory === undefined) return [];
   const names = (await files.names(directory)).filter((name) => name.endsWith('.conf'));
   const texts = await Promise.all(names.map((name) => files.text(join(directory, name))));
   return texts.flatMap((text) => text ?? []);
 }
 
-/** Where systemd looks for units, the first of a name beats the others (systemd.unit(5)). */
+/** Directories of units; the first unit of a name beats the others (systemd.unit(5)). */
 const unitDirectories = [
   '/etc/systemd/system',
   '/run/systemd/system',
@@ -81,31 +87,42 @@ const unitDirectories = [
   '/lib/systemd/system',
 ];
 
-/** Of each component the first unit, by name, that starts it; a unit that nothing wants is a leftover. */
+/** Command lines by component, of the first unit that starts it. */
 async function unitsThatStart(files: MachineFiles): Promise<ReadonlyMap<string, ComponentCommand>> {
   const found = new Map<string, ComponentCommand>();
   const wanted = await wantedUnits(files);
-  const names = new Set<string>();
-  for (const directory of unitDirectories) {
-    for (const name of await files.names(directory)) {
-      // Those of packages have the names of their programs.
-      const mayStart = directory === unitDirectories[0] || /kube|etcd/.test(name);
-      if (name.endsWith('.service') && mayStart) names.add(name);
-    }
-  }
-  for (const name of [...names].toSorted()) {
-    const unit = await readUnit(name, files);
-    const component = unit && componentNames.find((one) => argumentsOf(one, startWords(unit)) !== undefined);
-    if (unit === undefined || component === undefined || found.has(component)) continue;
-    if (component !== 'kubelet' && !wanted.has(name)) continue;
+  const units = await firstOfName(unitDirectories, files);
+  for (const name of startOrder(units)) {
+    // One that nothing wants is a leftover; the kubelet's may be started by something else.
+    if (!wanted.has(name) && name !== 'kubelet.service') continue;
+    const unit = await readUnit(name, units.get(name) ?? '', files);
+    if (unit === undefined) continue;
     const texts = await Promise.all(unit.environmentFiles.map((file) => files.text(file)));
     const variables = new Map([...unit.environment, ...texts.flatMap((text) => [...environmentFile(text ?? '')])]);
-    found.set(component, { words: withVariables(unit.command, variables), variables, mounts: [] });
+    const words = withVariables(unit.command, variables);
+    const component = componentNames.find((one) => argumentsOf(one, words, variables) !== undefined);
+    if (component !== undefined && !found.has(component)) found.set(component, { words, variables, mounts: [] });
   }
   return found;
 }
 
-const startWords = ({ command, environment }: ServiceUnit): readonly string[] => withVariables(command, environment);
+/** Paths by name; the first of a name counts, also one that is masked. */
+async function firstOfName(directories: readonly string[], files: MachineFiles): Promise<ReadonlyMap<string, string>> {
+  const found = new Map<string, string>();
+  for (const directory of directories) {
+    for (const name of await files.names(directory)) if (!found.has(name)) found.set(name, `${directory}/${name}`);
+  }
+  return found;
+}
+
+/** Units that have the name of a component first, then others of an administrator, and of packages that are named alike. */
+function startOrder(units: ReadonlyMap<string, string>): readonly string[] {
+  const services = [...units].flatMap(([name, path]) =>
+    name.endsWith('.service') && (dirname(path) === unitDirectories[0] || /kube|etcd/.test(name)) ? [name] : [],
+  );
+  const own = componentNames.map((component) => `${component}.service`).filter((name) => services.includes(name));
+  return [...new Set([...own, ...services.toSorted()])];
+}
 
 async function wantedUnits(files: MachineFiles): Promise<ReadonlySet<string>> {
   const directories = (await files.directories('/etc/systemd/system')).filter((name) =>
@@ -115,35 +132,39 @@ async function wantedUnits(files: MachineFiles): Promise<ReadonlySet<string>> {
   return new Set(names.flat());
 }
 
-async function readUnit(name: string, files: MachineFiles): Promise<ServiceUnit | undefined> {
-  let unit: string | undefined;
-  for (const directory of unitDirectories) unit ??= await files.text(`${directory}/${name}`);
+/** A unit with its drop-ins; undefined for one that is masked (a link to /dev/null) or starts no component. */
+async function readUnit(name: string, path: string, files: MachineFiles): Promise<ServiceUnit | undefined> {
+  const textOf = async (file: string): Promise<string | undefined> =>
+    (await files.link(file)) === '/dev/null' ? undefined : files.text(file);
+  const unit = await textOf(path);
   if (unit === undefined || !/kube|etcd/.test(unit)) return undefined;
-  // By name, wherever they lie; of one name the first.
-  const dropIn = new Map<string, string>();
-  for (const directory of unitDirectories) {
-    const below = `${directory}/${name}.d`;
-    for (const file of await files.names(below)) {
-      const text = file.endsWith('.conf') && !dropIn.has(file) ? await files.text(`${below}/${file}`) : undefined;
-      if (text !== undefined) dropIn.set(file, text);
-    }
-  }
-  const ordered = [...dropIn].toSorted(([one], [other]) => (one < other ? -1 : 1)).map(([, text]) => text);
-  return serviceUnit([unit, ...ordered]);
+  const beside = unitDirectories.map((directory) => `${directory}/${name}.d`);
+  const dropIns = [...(await firstOfName(beside, files))].filter(([file]) => file.endsWith('.conf'));
+  const ordered = dropIns.toSorted(([one], [other]) => (one < other ? -1 : 1));
+  const texts = await Promise.all(ordered.map(([, file]) => textOf(file)));
+  return serviceUnit([unit, ...texts.flatMap((text) => text ?? [])]);
 }
 
-/** Of processes that see the same files as this one. */
+/** Command lines by component, of processes of the system that see the same files as this one. */
 async function processesOf(files: MachineFiles): Promise<ReadonlyMap<string, ComponentCommand>> {
   const found = new Map<string, ComponentCommand>();
   const here = await files.link('/proc/self/ns/mnt');
   for (const id of await files.directories('/proc')) {
     if (!/^\d+$/.test(id)) continue;
     const words = ((await files.text(`/proc/${id}/cmdline`)) ?? '').replace(/\0$/, '').split('\0');
-    const component = componentNames.find((one) => words[0]?.endsWith(one) === true && argumentsOf(one, words));
+    const component = componentNames.find((one) => basename(words[0] ?? '') === one);
     if (component === undefined || found.has(component)) continue;
-    if ((await files.link(`/proc/${id}/ns/mnt`)) !== here) continue;
+    if ((await files.link(`/proc/${id}/ns/mnt`)) !== here || !(await isOfSystem(id, component, files))) continue;
     const pairs = ((await files.text(`/proc/${id}/environ`)) ?? '').split('\0');
     found.set(component, { words, variables: environmentFile(pairs.join('\n')), mounts: [] });
   }
   return found;
+}
+
+/** Anybody may give a process of his own this name and these flags: it is one of root alone, or of a service of systemd. */
+async function isOfSystem(id: string, component: string, files: MachineFiles): Promise<boolean> {
+  if (basename((await files.link(`/proc/${id}/exe`)) ?? '') !== component) return false;
+  const status = (await files.text(`/proc/${id}/status`)) ?? '';
+  const cgroup = (await files.text(`/proc/${id}/cgroup`)) ?? '';
+  return /^Uid:(\s+0){4}$/m.test(status) || /:\/system\.slice\//.test(cgroup);
 }

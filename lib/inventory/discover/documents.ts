@@ -1,9 +1,10 @@
 // What the files of a kubeadm machine say, as far as discovery asks: flags of a static pod, servers and users of a
 // kubeconfig, one field of the kubelet's configuration. Pure. A text that is not what it should be gives undefined.
+import { posix } from 'node:path';
 import { isTornOfOthers, type KnownServers, ownContext } from '../../kubeconfig/document.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
-import { argumentsOf, type ComponentCommand, type ValuesByFlag, type Mount, valuesIn } from './component-settings.ts';
+import { argumentsOf, type ComponentCommand, type Mount, valuesIn } from './component-settings.ts';
 
 type Mapping = Readonly<Record<string, unknown>>;
 
@@ -16,41 +17,35 @@ const text = (value: unknown): string | undefined => (typeof value === 'string' 
  * value, which counts. Without a name the first container's. Undefined where there are none.
  */
 export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, string> | undefined {
-  const flags = new Map([...flagValuesOf(manifest, wanted)].map(([name, values]) => [name, values.at(-1) ?? '']));
+  const words = wordsOf(containerOf(manifest, wanted));
+  const values = valuesIn((wanted === undefined ? undefined : argumentsOf(wanted, words)) ?? words);
+  const flags = new Map([...values].map(([name, all]) => [name, all.at(-1) ?? '']));
   return flags.size === 0 ? undefined : flags;
 }
-
-/** The same with all values of each flag, in their order. */
-export const flagValuesOf = (manifest: string, wanted?: string): ValuesByFlag => {
-  const words = wordsOf(containerOf(manifest, wanted));
-  return valuesIn((wanted === undefined ? undefined : argumentsOf(wanted, words)) ?? words);
-};
 
 const wordsOf = (container: Mapping | undefined): readonly string[] =>
   [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
 
 /** The words that `init adopt` has appended (lib/adopt/static-pods.ts): they name files of ours. */
-function flagsOfOurs(manifest: string): ReadonlySet<string> {
-  if (!manifest.includes(adoptedFlags)) return new Set();
-  const annotations = mapping(mapping(yamlMapping(manifest)?.['metadata'])['annotations']);
-  const words = yamlMapping(`words: ${text(annotations[adoptedFlags]) ?? '[]'}`)?.['words'];
-  return new Set(list(words).flatMap((word) => text(word) ?? []));
+function flagsOfOurs(pod: Mapping): ReadonlySet<string> {
+  const noted = text(mapping(mapping(pod['metadata'])['annotations'])['kube-cert-recovery/flags']);
+  const words = noted === undefined ? [] : list(yamlMapping(`words: ${noted}`)?.['words']);
+  return new Set(words.flatMap((word) => text(word) ?? []));
 }
 
-const adoptedFlags = 'kube-cert-recovery/flags';
-
-/** Of the container of that name; undefined where the manifest has none. */
+/** The container of that name; undefined where the manifest has none. */
 export function commandLineOf(manifest: string, component: string): ComponentCommand | undefined {
-  const container = containerOf(manifest, component);
+  const pod = yamlMapping(manifest) ?? {};
+  const container = containersIn(pod).find(({ name }) => name === component);
   if (container === undefined) return undefined;
   const variables = list(container['env'])
     .map(mapping)
-    .flatMap(({ name, value }): [string, string][] => [[text(name) ?? '', text(value) ?? '']]);
-  const added = flagsOfOurs(manifest);
+    .map(({ name, value }) => [text(name) ?? '', text(value) ?? ''] as const);
+  const added = flagsOfOurs(pod);
   return {
     words: wordsOf(container).filter((word) => !added.has(word)),
     variables: new Map(variables),
-    mounts: mountsOf(manifest, component),
+    mounts: mountsOf(container, list(mapping(pod['spec'])['volumes']).map(mapping)),
   };
 }
 
@@ -64,14 +59,16 @@ export function electsLeader(manifest: string, component: string): boolean {
 }
 
 /** Directories and files of the host that a container of a static pod has, by where it has them. */
-function mountsOf(manifest: string, wanted: string): readonly Mount[] {
-  const volumes = list(mapping(yamlMapping(manifest)?.['spec'])['volumes']).map(mapping);
-  return list(containerOf(manifest, wanted)?.['volumeMounts'])
+function mountsOf(container: Mapping, volumes: readonly Mapping[]): readonly Mount[] {
+  return list(container['volumeMounts'])
     .map(mapping)
-    .flatMap(({ name, mountPath, subPath }) => {
+    .flatMap(({ name, mountPath, subPath, subPathExpr }) => {
       const volume = volumes.find((one) => one['name'] === name);
-      const [at, hostPath] = [text(mountPath), text(mapping(volume?.['hostPath'])['path'])];
-      if (at === undefined || hostPath === undefined || subPath !== undefined) return [];
+      const [at, directory] = [text(mountPath), text(mapping(volume?.['hostPath'])['path'])];
+      // A volume that is not declared is a damaged manifest's.
+      if (at === undefined || volume === undefined) return [];
+      const isOpen = directory === undefined || subPathExpr !== undefined;
+      const hostPath = isOpen ? undefined : posix.join(directory, text(subPath) ?? '');
       return [{ at: at.replace(/(?<=.)\/+$/, ''), hostPath }];
     });
 }
@@ -80,14 +77,22 @@ const containerOf = (manifest: string, wanted: string | undefined): Mapping | un
   containersOf(manifest).find((one) => wanted === undefined || one['name'] === wanted);
 
 /** Of a static-pod manifest. */
-export const containersOf = (manifest: string): readonly Mapping[] =>
-  list(mapping(yamlMapping(manifest)?.['spec'])['containers']).map(mapping);
+export const containersOf = (manifest: string): readonly Mapping[] => containersIn(yamlMapping(manifest) ?? {});
+
+const containersIn = (pod: Mapping): readonly Mapping[] => list(mapping(pod['spec'])['containers']).map(mapping);
 
 /** Its clusterDomain may be left out. */
 export function kubeletConfigurationOf(document: string): Mapping | undefined {
   const configuration = yamlMapping(document);
   const domain = configuration?.['clusterDomain'] ?? '';
   return typeof domain === 'string' ? configuration : undefined;
+}
+
+/** 28 of an image `registry/kube-apiserver:v1.28.3`, also with a digest behind it; undefined for other tags. */
+export function minorVersionOf(manifest: string, wanted: string): number | undefined {
+  const image = text(containerOf(manifest, wanted)?.['image']) ?? '';
+  const minor = /:v1\.(\d+)\.[^/:@]+(?:@[^/]+)?$/.exec(image)?.[1];
+  return minor === undefined ? undefined : Number(minor);
 }
 
 export function clusterDomainOf(kubeletConfiguration: string): string | undefined {

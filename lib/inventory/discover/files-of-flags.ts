@@ -1,24 +1,23 @@
 // The files of this machine that flags of its components name, each with its role, and who has signed what is there.
 import { posix } from 'node:path';
 import { componentNames } from '../../components.ts';
-import { readKubeconfigView } from '../../kubeconfig/document.ts';
-import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
+import type { Certificate } from '../../pki/certificate.ts';
 import { signatureMatches } from '../../pki/verify.ts';
 import { fileFlags, type FileRole } from '../file-flags.ts';
-import type { NamedFile } from '../flag-entries.ts';
-import { pathHere, type PlacesHere } from '../located.ts';
+import type { FileOfFlag } from '../flag-entries.ts';
 import type { Artefact } from '../model.ts';
+import { certificatesIn, heldByKubeconfig } from './certificates-here.ts';
 import { type ComponentSettings, hostPathOf } from './component-settings.ts';
 import type { MachineFiles } from './machine-files.ts';
 import { keyBeside, type SettingsHere } from './named-files.ts';
 
 /** Pure. `moved`: the place on this machine of a path that a flag names. */
-export function filesOfFlags(settings: SettingsHere, moved: (path: string) => string): readonly NamedFile[] {
+export function filesOfFlags(settings: SettingsHere, moved: (path: string) => string): readonly FileOfFlag[] {
   return componentNames.flatMap((component) => {
     const here = settings[component];
     if (here === undefined) return [];
     return Object.entries(fileFlags[component]).flatMap(([flag, role]) =>
-      placesOf(flag, role, here).map(({ file, keyFile }): NamedFile => ({
+      placesOf(flag, role, here).map(({ file, keyFile }): FileOfFlag => ({
         component,
         flag,
         role,
@@ -41,7 +40,7 @@ function placesOf(flag: string, role: FileRole, { values, mounts }: ComponentSet
     const file = at(certificate);
     return file === undefined ? [] : [{ file, keyFile: at(key) ?? keyBeside(file) }];
   };
-  // Of most flags the last value counts (pflag).
+  // The last value counts, but of flags that make a list (pflag).
   const last = all.at(-1);
   switch (role.holds) {
     case 'pair':
@@ -58,10 +57,13 @@ function placesOf(flag: string, role: FileRole, { values, mounts }: ComponentSet
       return [{ file: posix.join(directory, `${role.pair}.crt`), keyFile: posix.join(directory, `${role.pair}.key`) }];
     }
     case 'bundle':
-    case 'kubeconfig': {
+    case 'kubeconfig':
+    case 'webhook': {
       const file = at(last);
       return file === undefined ? [] : [{ file }];
     }
+    case 'tokenKey':
+      return all.flatMap((path) => at(path) ?? []).map((file) => ({ file }));
     case 'configuration':
     case 'key':
     case 'nothing':
@@ -69,44 +71,49 @@ function placesOf(flag: string, role: FileRole, { values, mounts }: ComponentSet
   }
 }
 
+/** `artefacts`: with the places of their files on this machine. */
 export interface SignersHere {
   readonly artefacts: readonly Artefact[];
-  readonly places: PlacesHere;
   readonly files: Pick<MachineFiles, 'text'>;
 }
 
 /** Impure: it reads certificates, and nothing else. With the signer of the inventory whose key has signed each of them. */
 export async function withIssuers(
-  named: readonly NamedFile[],
-  { artefacts, places, files }: SignersHere,
-): Promise<readonly NamedFile[]> {
-  const certificatesIn = async (file: string): Promise<readonly Certificate[]> =>
-    wholeCertificates(Buffer.from((await files.text(file)) ?? ''));
+  named: readonly FileOfFlag[],
+  { artefacts, files }: SignersHere,
+): Promise<readonly FileOfFlag[]> {
+  const { text } = files;
   const signers = await Promise.all(
     artefacts.map(async ({ kind, name, location }) => ({
       name,
       certificates:
-        kind === 'signer' && location.kind === 'pemPair'
-          ? await certificatesIn(pathHere(location.certFile, places))
-          : [],
+        kind === 'signer' && location.kind === 'pemPair' ? await certificatesIn(location.certFile, text) : [],
     })),
   );
-  const leafIn = async ({ role, file }: NamedFile): Promise<Certificate | undefined> => {
-    if (role.holds === 'pair' || role.holds === 'directory') return (await certificatesIn(file))[0];
-    if (role.holds !== 'kubeconfig') return undefined;
-    const view = readKubeconfigView(file, Buffer.from((await files.text(file)) ?? ''), {});
-    if (!('certificate' in view) || view.certificate.kind === 'none') return undefined;
-    const { certificate } = view;
-    return certificate.kind === 'file'
-      ? (await certificatesIn(certificate.file))[0]
-      : wholeCertificates(certificate.bytes ?? Buffer.of())[0];
-  };
+  const signerOf = (leaf: Certificate | undefined): string | undefined =>
+    leaf && signers.find(({ certificates }) => certificates.some((one) => signatureMatches(leaf, one)))?.name;
   return Promise.all(
-    named.map(async (one): Promise<NamedFile> => {
-      const leaf = await leafIn(one);
-      const issuer =
-        leaf && signers.find(({ certificates }) => certificates.some((each) => signatureMatches(leaf, each)));
-      return { ...one, issuer: issuer?.name };
+    named.map(async (one): Promise<FileOfFlag> => {
+      const { role, file } = one;
+      switch (role.holds) {
+        case 'pair':
+        case 'directory':
+          return { ...one, issuer: signerOf((await certificatesIn(file, text))[0]) };
+        case 'kubeconfig':
+          return { ...one, issuer: signerOf((await heldByKubeconfig(file, text))?.leaf) };
+        case 'webhook':
+          // A token, or nothing: a webhook may accept every client.
+          return (await heldByKubeconfig(file, text))?.namesCertificate === false
+            ? { ...one, role: { holds: 'nothing' } }
+            : one;
+        case 'bundle':
+        case 'configuration':
+        case 'key':
+        case 'nothing':
+        case 'signer':
+        case 'tokenKey':
+          return one;
+      }
     }),
   );
 }

@@ -1,9 +1,12 @@
 // The environment of an inventory of kubeadm on this machine: where the flags of its components lead, what they name that the
 // inventory does not know, and by which servers its kubeconfigs are known. Impure: it reads files, and nothing else.
-import { join } from 'node:path';
-import { type NamedFile, withFlagEntries } from '../flag-entries.ts';
+import { realpath } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { FileOfFlag } from '../flag-entries.ts';
 import { allDirectories, allFiles, pathHere, type PlacesHere } from '../located.ts';
 import type { Inventory } from '../model.ts';
+import { namedHere } from '../named-entries.ts';
+import { filesOf, isFile } from '../places.ts';
 import type { Environment } from '../resolve.ts';
 import { shownDirectory } from './certificates-directory.ts';
 import { componentServers } from './component-servers.ts';
@@ -27,8 +30,8 @@ export async function environmentOfKubeadm(
   const usual = allDirectories(inventory, {});
   const asked = allDirectories(inventory, given.directories ?? {});
   const moved = movedPaths(usual, asked);
-  const filesIn = (settings: SettingsHere, without?: readonly string[]): NamedFiles =>
-    namedFiles(inventory.files, settings, { moved, without });
+  const filesIn = (settings: SettingsHere, more: Parameters<typeof namedFiles>[2] = {}): NamedFiles =>
+    namedFiles(inventory.files, settings, { moved, ...more });
   const isOpen = Object.hasOwn(usual, 'pkiDir') && given.directories?.['pkiDir'] === undefined;
   const discovery = await discoverKubeadm({
     ...machine,
@@ -41,19 +44,27 @@ export async function environmentOfKubeadm(
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
   );
-  const files = filesIn(settings, without);
   const shown = { ...(isOpen && { pkiDir }), ...namedDirectories(inventory.directories, settings, moved) };
   const directories = { ...shown, ...given.directories };
-  const here = { directories: allDirectories(inventory, directories), files };
+  const inUse = allDirectories(inventory, directories);
+  const usualFiles = { directories: inUse, files: allFiles(inventory, { directories: inUse }) };
+  const known = inventory.artefacts.flatMap(({ location }) =>
+    isFile(location) ? filesOf(location).map(({ file }) => pathHere(file, usualFiles)) : [],
+  );
+  const all = filesOfFlags(settings, moved).flatMap(({ file, keyFile }) => [
+    file,
+    ...(keyFile === undefined ? [] : [keyFile]),
+  ]);
+  const names = await namesOfFiles([...known, ...all], machine.root ?? '/');
+  const placed = (path: string): string => names.get(moved(path)) ?? moved(path);
+  const files = filesIn(settings, { moved: placed, without });
+  const here = { directories: inUse, files };
   const places = { ...here, files: allFiles(inventory, here) };
   const machineFiles = readerBelow(machine.root ?? '/');
-  const named = await withIssuers(filesOfFlags(settings, moved), {
-    artefacts: inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when)),
-    places,
-    files: machineFiles,
-  });
-  const artefacts = withFlagEntries(inventory.artefacts, named);
-  const components = await componentServers(artefacts, places, machineFiles.text);
+  const present = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
+  const artefacts = namedHere(present, places, usualFiles);
+  const named = await withIssuers(filesOfFlags(settings, placed), { artefacts, files: machineFiles });
+  const components = await componentServers(inventory.artefacts, places, machineFiles.text);
   const endpoints = { ...discovery.endpoints, ...(components.length > 0 && { components }) };
   const withoutLease = Object.keys(manifests).filter(
     (component) => !electsLeader(manifests[component] ?? '', component),
@@ -64,8 +75,28 @@ export async function environmentOfKubeadm(
   return { environment: { ...given, ...found }, notes };
 }
 
+/** The first of these names for each file that has several, by links of directories or of its own. */
+async function namesOfFiles(paths: readonly string[], root: string): Promise<ReadonlyMap<string, string>> {
+  const first = new Map<string, string>();
+  const names = new Map<string, string>();
+  for (const path of new Set(paths)) {
+    const real = await realPath(join(root, path));
+    names.set(path, first.get(real) ?? path);
+    if (!first.has(real)) first.set(real, path);
+  }
+  return names;
+}
+
+/** The path without links; only its directory is resolved where the file is absent. */
+async function realPath(path: string): Promise<string> {
+  return realpath(path).catch(async () => {
+    const directory = await realpath(dirname(path)).catch(() => dirname(path));
+    return join(directory, basename(path));
+  });
+}
+
 interface Told {
-  readonly named: readonly NamedFile[];
+  readonly named: readonly FileOfFlag[];
   readonly root: string;
 }
 
@@ -76,9 +107,10 @@ async function unreadCopies(
   { named, root }: Told,
 ): Promise<readonly string[]> {
   const read = new Set([...named.map(({ file }) => file), ...Object.values(files)]);
-  const notes = Object.entries(declared).map(async ([name, { namedBy, default: usual, description }]) => {
+  const notes = Object.entries(declared).map(async ([name, { namedBy, default: usual, description, alone }]) => {
     const instead = files[name];
     if (namedBy === undefined || usual === undefined || instead === undefined) return [];
+    if (alone === true && instead === null) return [];
     const path = pathHere(usual, { directories });
     if (read.has(path) || !(await isOnMachine(join(root, path)))) return [];
     const place = instead === null ? 'no flag names one' : `--${namedBy.flag} names "${instead}"`;

@@ -1,4 +1,4 @@
-// What a control plane of kubeadm on this machine says of itself. Impure: it reads files, and nothing else; what they mean is
+// Discovery of a control plane of kubeadm on this machine. Impure: it reads files, and nothing else; what they mean is
 // decided in kubeadm.ts. Never fails because of a file that is missing or broken: only a machine that is no control plane
 // of kubeadm is refused (ConfigInvalid).
 import { networkInterfaces } from 'node:os';
@@ -7,9 +7,10 @@ import { RecoveryError } from '../../errors.ts';
 import { staticPods } from '../../components.ts';
 import type { Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
+import { hostPathOf } from './component-settings.ts';
 import { readComponents } from './components-here.ts';
 import { flagsOf } from './documents.ts';
-import { isOnMachine, readerBelow } from './machine-files.ts';
+import { isOnMachine, type MachineFiles, readerBelow } from './machine-files.ts';
 import type { SettingsHere } from './named-files.ts';
 import { readStaticPods, type StaticPods } from './pod-manifests.ts';
 import { isSignOfControlPlane } from './signs.ts';
@@ -18,9 +19,9 @@ import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubead
 /** `reads`: by component of an adopted machine, the files that its flags name. */
 export interface Discovery extends KubeadmFindings {
   readonly reads: FilesRead;
-  /** Of its static pods, by component. */
+  /** Texts of its static pods, by component. */
   readonly manifests: StaticPods['manifests'];
-  /** What each component is told, wherever that stands. */
+  /** From manifests, units, configurations and processes. */
   readonly settings: SettingsHere;
   /** Components that do not run here: it is a machine of etcd alone. */
   readonly without: readonly string[];
@@ -28,7 +29,7 @@ export interface Discovery extends KubeadmFindings {
   readonly pkiDir: string;
 }
 
-/** Whose files are read: this machine's, or those below another root. */
+/** The machine whose files are read: this one, or one below another root. */
 export interface Machine {
   /** Default: `/`. */
   readonly root?: string;
@@ -38,13 +39,13 @@ export interface Machine {
 
 export interface KubeadmQuestion extends Machine {
   readonly directories: Readonly<Record<'kubernetesDir' | 'pkiDir' | 'kubeletDir', string>>;
-  /** What the administrator says. */
+  /** Values that the administrator has configured. */
   readonly given: Environment;
   /** The directory of certificates, as flags show it. */
   readonly shown?: (settings: SettingsHere) => string | undefined;
 }
 
-/** Where kubeadm has its files, unless others are known. */
+/** kubeadm's own directories, unless others are known. */
 export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): KubeadmQuestion['directories'] {
   const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
   return { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };
@@ -63,14 +64,14 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const settings = await readComponents(machineFiles, {
     manifests,
     kubeletConfiguration: join(kubeletDir, 'config.yaml'),
+    units: readerBelow(root),
     // Beside a machine whose files lie elsewhere run the components of another one.
     processes: kubernetesDir === directoriesOfKubeadm({}).kubernetesDir ? readerBelow(root) : undefined,
   });
   const pkiDir = question.shown?.(settings) ?? directories.pkiDir;
-  const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
   const others = {
-    'controller-manager.conf': await conf('controller-manager.conf'),
-    'scheduler.conf': await conf('scheduler.conf'),
+    'controller-manager.conf': await text(join(kubernetesDir, 'controller-manager.conf')),
+    'scheduler.conf': await text(join(kubernetesDir, 'scheduler.conf')),
   };
   const apiServerManifest = manifests['kube-apiserver'];
   const signs = {
@@ -90,43 +91,77 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
       'or `kubeadm join`, or say where the files are (directories.kubernetesDir)';
     throw new RecoveryError('ConfigInvalid', message);
   }
-  const kubeletKubeconfig = await conf('kubelet.conf');
-  const files: KubeadmFiles = {
-    apiServerManifest,
+  const files = await textsOf({ directories: { ...directories, pkiDir }, manifests, settings, others, text });
+  const etcdAuthority = join(pkiDir, 'etcd/ca.crt');
+  const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));
+  const here = addresses();
+  const address = defaultAddress((await text('/proc/net/route')) ?? '', here);
+  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses: Object.values(here).flat() };
+  const discovery = decideKubeadm(sight, given);
+  const reads = readByAdopted(manifests);
+  const without = isControlPlane ? [] : [...staticPods, ...(files.kubeletKubeconfig === undefined ? ['kubelet'] : [])];
+  const own = { reads, manifests, settings, without, pkiDir };
+  const doubt = await doubtOfAdopted({ reads, pkiDir, kubernetesDir, files, endpoints: discovery.endpoints, text });
+  const found = { ...discovery, ...own, notes: [...unread, ...discovery.notes, ...doubled] };
+  if (doubt === undefined) return found;
+  return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, doubt] };
+}
+
+interface Adopted extends Pick<Discovery, 'reads' | 'pkiDir' | 'endpoints'> {
+  readonly kubernetesDir: string;
+  readonly files: KubeadmFiles;
+  readonly text: MachineFiles['text'];
+}
+
+/** Why an adopted machine renews no certificate of its kubelet; undefined where nothing is against it. */
+async function doubtOfAdopted(adopted: Adopted): Promise<string | undefined> {
+  const { reads, pkiDir, kubernetesDir, files, endpoints, text } = adopted;
+  const flags = reads['kube-apiserver'] && flagsOf(files.apiServerManifest ?? '', 'kube-apiserver');
+  if (flags === undefined) return undefined;
+  const authority = join(pkiDir, 'ca.crt');
+  const problem = signingProblem({
+    authority: await text(authority),
+    clientAuthorities: await text(flags.get('client-ca-file') ?? authority),
+    served: await text(flags.get('tls-cert-file') ?? join(pkiDir, 'apiserver.crt')),
+    kubeletKubeconfig: files.kubeletKubeconfig,
+    kubeconfigFile: join(kubernetesDir, 'kubelet.conf'),
+    endpoints,
+  });
+  if (problem === undefined) return undefined;
+  return `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
+}
+
+interface Gathering {
+  readonly directories: KubeadmQuestion['directories'];
+  readonly manifests: StaticPods['manifests'];
+  readonly settings: SettingsHere;
+  /** Kubeconfigs of kube-controller-manager and kube-scheduler, as far as they have been read. */
+  readonly others: Readonly<Record<string, string | undefined>>;
+  readonly text: MachineFiles['text'];
+}
+
+async function textsOf({ directories, manifests, settings, others, text }: Gathering): Promise<KubeadmFiles> {
+  const { kubernetesDir, pkiDir, kubeletDir } = directories;
+  const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
+  const told = (flag: string): string | undefined =>
+    hostPathOf(settings['kubelet']?.values.get(flag)?.at(-1), settings['kubelet']?.mounts ?? []);
+  const superAdminKubeconfig = await conf('super-admin.conf');
+  return {
+    apiServerManifest: manifests['kube-apiserver'],
     etcdManifest: manifests['etcd'],
     kubeletConfiguration: await text(join(kubeletDir, 'config.yaml')),
     kubeletFlags: await text(join(kubeletDir, 'kubeadm-flags.env')),
-    kubeletCertificate: await text(join(kubeletDir, 'pki/kubelet-client-current.pem')),
-    kubeletKubeconfig,
+    kubeletCertificate: await text(join(told('cert-dir') ?? join(kubeletDir, 'pki'), 'kubelet-client-current.pem')),
+    kubeletKubeconfig: await text(told('kubeconfig') ?? join(kubernetesDir, 'kubelet.conf')),
     adminKubeconfig: await conf('admin.conf'),
-    otherKubeconfigs: [await conf('super-admin.conf'), ...Object.values(others)],
-    // What the kubelet takes for its name, and what it was at the last start of the machine.
+    superAdminKubeconfig,
+    otherKubeconfigs: [superAdminKubeconfig, ...Object.values(others)],
+    // The name that the kubelet takes for itself, and the one of the last start of the machine.
     hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
     authorities: await text(join(pkiDir, 'ca.crt')),
+    apiServerCertificate: await text(join(pkiDir, 'apiserver.crt')),
+    etcdCertificates: [await text(join(pkiDir, 'etcd/server.crt')), await text(join(pkiDir, 'etcd/peer.crt'))],
   };
-  const etcdAuthority = join(pkiDir, 'etcd/ca.crt');
-  const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));
-  const address = defaultAddress((await text('/proc/net/route')) ?? '', addresses());
-  const discovery = decideKubeadm({ files, etcdAuthority, hasEtcdAuthority, address }, given);
-  const reads = readByAdopted(manifests);
-  const authority = join(pkiDir, 'ca.crt');
-  const flags = reads['kube-apiserver'] && flagsOf(apiServerManifest ?? '', 'kube-apiserver');
-  const problem =
-    flags &&
-    signingProblem({
-      authority: await text(authority),
-      clientAuthorities: await text(flags.get('client-ca-file') ?? authority),
-      served: await text(flags.get('tls-cert-file') ?? join(pkiDir, 'apiserver.crt')),
-      kubeletKubeconfig,
-      kubeconfigFile: join(kubernetesDir, 'kubelet.conf'),
-      endpoints: discovery.endpoints,
-    });
-  const without = isControlPlane ? [] : [...staticPods, ...(kubeletKubeconfig === undefined ? ['kubelet'] : [])];
-  const own = { reads, manifests, settings, without, pkiDir };
-  const found = { ...discovery, ...own, notes: [...unread, ...discovery.notes, ...doubled] };
-  if (problem === undefined) return found;
-  const note = `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
-  return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, note] };
 }
 
 function ownAddresses(): Record<string, string[]> {

@@ -3,18 +3,20 @@
 // the administrator gave beats all of it. Sources of each value, best first:
 //
 //   nodeName            the kubelet's certificate, --hostname-override, etcd's --name, the host name
-//   advertiseAddress    kube-apiserver --advertise-address, etcd's URLs, the address of the default route
+//   advertiseAddress    kube-apiserver --advertise-address, etcd's URLs, kubeconfigs' servers and present certificates
+//                       (address-witnesses.ts), the address of the default route
 //   serviceIP           kube-apiserver --service-cluster-ip-range, else 10.96.0.0/12
 //   clusterServiceNames the kubelet's clusterDomain, the issuer of service-account tokens, else cluster.local
 //   apiServerHostnames  the host of the control-plane endpoint, which kubeconfigs name
 //   stackedEtcd, else externalEtcd: the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, the CA of etcd
 import { isIP } from 'node:net';
-import { bareHost } from '../../address.ts';
+import { bareHost, isLoopbackHost } from '../../address.ts';
 import type { KnownServers } from '../../kubeconfig/document.ts';
 import { issuedHere } from '../../pki/issued-here.ts';
 import { checkedHostname } from '../values.ts';
 import type { Endpoints, Feature, Parameters } from '../model.ts';
 import type { Environment } from '../resolve.ts';
+import { witnessedAddresses, witnessedPort } from './address-witnesses.ts';
 import {
   clusterDomainOf,
   commonNameOf,
@@ -22,6 +24,7 @@ import {
   flagsOf,
   kubeconfigOf,
   kubeletConfigurationOf,
+  minorVersionOf,
 } from './documents.ts';
 import { firstServiceIp } from './service-range.ts';
 import { nodePrefix } from '../../well-known.ts';
@@ -38,9 +41,13 @@ export interface KubeadmFiles {
   readonly adminKubeconfig?: string | undefined;
   /** The others, which name the endpoint of the cluster in older versions. */
   readonly otherKubeconfigs?: readonly (string | undefined)[];
+  readonly superAdminKubeconfig?: string | undefined;
   readonly hostname?: string | undefined;
   /** The CAs by which the API server knows its clients. */
   readonly authorities?: string | undefined;
+  readonly apiServerCertificate?: string | undefined;
+  /** Serving and peer certificates of etcd. */
+  readonly etcdCertificates?: readonly (string | undefined)[];
 }
 
 export interface KubeadmSight {
@@ -50,6 +57,8 @@ export interface KubeadmSight {
   readonly hasEtcdAuthority: boolean;
   /** Of the interface with the default route. */
   readonly address?: string | undefined;
+  /** All that this machine has now. */
+  readonly ownAddresses?: readonly string[];
 }
 
 export interface KubeadmFindings {
@@ -66,14 +75,23 @@ const defaults = { serviceRange: '10.96.0.0/12', domain: 'cluster.local', port: 
 type Flags = ReadonlyMap<string, string>;
 
 export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmFindings {
-  const { files, address } = sight;
+  const { files, address, ownAddresses = [] } = sight;
   const apiServer: Flags = flagsOf(files.apiServerManifest ?? '') ?? new Map<string, string>();
   const etcd: Flags = flagsOf(files.etcdManifest ?? '') ?? new Map<string, string>();
   const asked = given.parameters ?? {};
 
   const nodeName = first(asked['nodeName'], nodeNames(files, etcd));
-  const advertised = first(asked['advertiseAddress'], advertisedAddresses(apiServer, etcd, address).filter(isAddress));
-  const local = given.endpoints?.local ?? urlOf(advertised, apiServer.get('secure-port'));
+  const kubeconfigs = kubeconfigsIn(files);
+  const witnessed = witnessedAddresses({
+    kubeconfigs,
+    etcdCertificates: files.etcdCertificates ?? [],
+    apiServerCertificate: files.apiServerCertificate,
+    own: ownAddresses,
+  });
+  const addresses = [...advertisedAddresses(apiServer, etcd), ...witnessed, address].filter(isAddress);
+  const advertised = first(asked['advertiseAddress'], addresses);
+  const port = apiServer.get('secure-port') ?? witnessedPort(kubeconfigs, advertised ?? '');
+  const local = given.endpoints?.local ?? urlOf(advertised, port);
   const issued = issuedHere(files.authorities);
   const known = { ...given.endpoints, ...(local !== undefined && { local }), issued };
   const server = first(given.endpoints?.controlPlane, servers(files, advertised, known));
@@ -97,9 +115,22 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
       ...(local !== undefined && { local }),
       ...(issued !== undefined && { authorities: files.authorities ?? '' }),
     },
-    lacks: given.lacks ?? [isStacked({ ...sight, apiServer, advertised }) ? 'externalEtcd' : 'stackedEtcd'],
+    lacks: given.lacks ?? [
+      isStacked({ ...sight, apiServer, advertised }) ? 'externalEtcd' : 'stackedEtcd',
+      ...(isBeforeClusterAdmins(files) ? (['clusterAdmins'] as const) : []),
+    ],
     notes: notesOf(files),
   };
+}
+
+/**
+ * kubeadm has bound the group since 1.29, and makes super-admin.conf since then (cmd/kubeadm/app/phases/kubeconfig:
+ * EnsureAdminClusterRoleBinding). A version that cannot be read counts as a newer one.
+ */
+function isBeforeClusterAdmins({ apiServerManifest = '', superAdminKubeconfig }: KubeadmFiles): boolean {
+  if (superAdminKubeconfig !== undefined) return false;
+  const minor = minorVersionOf(apiServerManifest, 'kube-apiserver');
+  return minor !== undefined && minor < 29;
 }
 
 /** What was given, else the first that is a host name or an address, in its one spelling. */
@@ -134,16 +165,21 @@ function nodeNames(files: KubeadmFiles, etcd: Flags): readonly (string | undefin
   ];
 }
 
-function advertisedAddresses(
-  apiServer: Flags,
-  etcd: Flags,
-  address: string | undefined,
-): readonly (string | undefined)[] {
+/** The components' own first: they name this machine. */
+const kubeconfigsIn = (files: KubeadmFiles): readonly (string | undefined)[] => [
+  ...(files.otherKubeconfigs ?? []).toReversed(),
+  files.kubeletKubeconfig,
+  files.adminKubeconfig,
+];
+
+function advertisedAddresses(apiServer: Flags, etcd: Flags): readonly (string | undefined)[] {
   const urls = ['advertise-client-urls', 'initial-advertise-peer-urls', 'listen-peer-urls', 'listen-client-urls']
     .flatMap((flag) => (etcd.get(flag) ?? '').split(','))
     .map((url) => hostOf(url));
-  const ours = urls.filter((host) => host !== undefined && !isLoopback(host) && host !== '0.0.0.0' && host !== '::');
-  return [apiServer.get('advertise-address'), ...ours, address];
+  const ours = urls.filter(
+    (host) => host !== undefined && !isLoopbackHost(host) && host !== '0.0.0.0' && host !== '::',
+  );
+  return [apiServer.get('advertise-address'), ...ours];
 }
 
 /**
@@ -177,10 +213,8 @@ function isStacked({ files, apiServer, etcdAuthority, hasEtcdAuthority, advertis
   if (files.etcdManifest !== undefined) return true;
   if (!hasEtcdAuthority && apiServer.get('etcd-cafile') !== etcdAuthority) return false;
   const asked = (apiServer.get('etcd-servers') ?? '').split(',').flatMap((url) => hostOf(url) ?? []);
-  return asked.length === 0 || asked.some((host) => isLoopback(host) || host === advertised);
+  return asked.length === 0 || asked.some((host) => isLoopbackHost(host) || host === advertised);
 }
-
-const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || host.startsWith('127.');
 
 function hostOf(url: string): string | undefined {
   if (!/^https?:\/\//.test(url) || !URL.canParse(url)) return undefined;

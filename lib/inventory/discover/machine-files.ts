@@ -14,7 +14,7 @@ export interface MachineFiles {
   readonly names: (directory: string) => Promise<readonly string[]>;
   /** Names of directories, sorted; none where the directory is absent or cannot be read. */
   readonly directories: (directory: string) => Promise<readonly string[]>;
-  /** What a symbolic link says; undefined where there is none. */
+  /** The target of a symbolic link, as it is written; undefined where there is none. */
   readonly link: (file: string) => Promise<string | undefined>;
   /** A sentence for each place that is there and could not be read. */
   readonly unread: string[];

@@ -2,7 +2,7 @@
 import type { Inventory } from '../model.ts';
 import { type ComponentSettings, hostPathOf } from './component-settings.ts';
 
-/** By component; without those that nothing here starts. */
+/** Settings by component; without those that nothing here starts. */
 export type SettingsHere = Readonly<Record<string, ComponentSettings | undefined>>;
 
 /** Absolute paths on this machine, by the name that the inventory gives them; null: its component runs without that file. */
@@ -28,14 +28,14 @@ export function namedFiles(
       return here === undefined ? [] : [[component, { ...here, isWhole: isWhole(here, known) }] as const];
     }),
   );
-  const named = files.flatMap(([name, { namedBy, default: usual, ownDefault }]): Named[] => {
+  const named = files.flatMap(([name, { namedBy, default: usual, ownDefault, alone }]): Named[] => {
     if (namedBy === undefined) return [];
     if (without.includes(namedBy.component)) return [[name, null]];
     const command = commands.get(namedBy.component);
     if (command === undefined) return [];
-    // Of several values the first: `init adopt` appends flags that name its own files, which are none of this machine's
-    // administrator.
-    const path = hostPathOf(command.values.get(namedBy.flag)?.[0], command.mounts);
+    if (alone === true && (command.values.get(namedBy.flag) ?? []).length > 1) return [[name, null]];
+    // The last value counts (pflag).
+    const path = hostPathOf(command.values.get(namedBy.flag)?.at(-1), command.mounts);
     if (path !== undefined) return [[name, moved(path)]];
     return usual !== undefined && command.isWhole && ownDefault !== true ? [[name, null]] : [];
   });

@@ -1,9 +1,9 @@
 // Units of systemd as far as they start a component: the command line that ExecStart gives, with the variables of the unit in
 // it (systemd.service(5), "Command lines"; systemd.exec(5), Environment=, EnvironmentFile=). Pure.
 
-/** What a unit says of its service, its drop-ins included. */
+/** A service as its unit and drop-ins define it. */
 export interface ServiceUnit {
-  /** Of the last ExecStart. */
+  /** The last ExecStart. */
   readonly command: string;
   /** Assignments of Environment=, then the files of EnvironmentFile= in their order. */
   readonly environment: ReadonlyMap<string, string>;
@@ -13,17 +13,21 @@ export interface ServiceUnit {
 /** `texts`: the unit, then its drop-ins in the order in which systemd reads them. Undefined where nothing is started. */
 export function serviceUnit(texts: readonly string[]): ServiceUnit | undefined {
   let command: string | undefined;
-  let environment: [string, string][] = [];
-  let environmentFiles: string[] = [];
+  const environment = new Map<string, string>();
+  const environmentFiles: string[] = [];
   for (const { name, value } of texts.flatMap(serviceSettings)) {
-    // An empty value takes away what was set before.
+    // An empty value resets the setting.
     if (name === 'ExecStart') command = value === '' ? undefined : value.replace(/^[-@:+!|]+/, '');
-    if (name === 'Environment')
-      environment = value === '' ? [] : [...environment, ...shellWords(value).flatMap(assignment)];
-    if (name === 'EnvironmentFile')
-      environmentFiles = value === '' ? [] : [...environmentFiles, value.replace(/^-/, '')];
+    if (name === 'Environment') {
+      if (value === '') environment.clear();
+      for (const [variable, text] of shellWords(value).flatMap(assignment)) environment.set(variable, text);
+    }
+    if (name === 'EnvironmentFile') {
+      if (value === '') environmentFiles.length = 0;
+      else environmentFiles.push(value.replace(/^-/, ''));
+    }
   }
-  return command === undefined ? undefined : { command, environment: new Map(environment), environmentFiles };
+  return command === undefined ? undefined : { command, environment, environmentFiles };
 }
 
 function serviceSettings(text: string): { readonly name: string; readonly value: string }[] {
@@ -79,7 +83,7 @@ export function shellWords(line: string): readonly string[] {
   return word === undefined ? words : [...words, word];
 }
 
-/** With `$NAME` as a word taken apart, and `${NAME}` anywhere in its place; an unknown variable is empty. */
+/** Words of a command: `$NAME` as a word is split, `${NAME}` is replaced anywhere; an unknown variable is empty. */
 export function withVariables(command: string, variables: ReadonlyMap<string, string>): readonly string[] {
   return shellWords(command).flatMap((word) => {
     const whole = /^\$(\w+)$/.exec(word)?.[1];

@@ -104,6 +104,24 @@ export class KubeadmMachine implements AsyncDisposable {
     };
   }
 
+  /** Path of a configuration for these files, with backups and lock below the root, which it writes. */
+  async configuration(directories = this.directories): Promise<string> {
+    const file = join(this.root, 'recovery.yaml');
+    const regen = { backupDir: join(this.root, 'backups'), lockDir: join(this.root, 'lock') };
+    await writeFile(
+      file,
+      'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n' +
+        `directories: ${JSON.stringify(directories)}\nregen: ${JSON.stringify(regen)}\n`,
+    );
+    return file;
+  }
+
+  /** `kube-cert-recovery --mode=regen --once` for these files, where no API server answers. */
+  async regen(directories = this.directories): Promise<Outcome> {
+    const own = [program, '--mode=regen', '--once', `--config=${await this.configuration(directories)}`];
+    return run('unshare', [...asRoot, '--net', ...unseen, process.execPath, ...own]);
+  }
+
   /** `kube-cert-recovery status` for these files. */
   status(...args: readonly string[]): Promise<Outcome> {
     const directories = Object.entries(this.directories).map(([name, path]) => `--directory=${name}=${path}`);

@@ -13,6 +13,7 @@ import type { Progress } from '../cluster/progress.ts';
 import { asRoot } from './as-root.ts';
 import { takeFirewall } from './firewall.ts';
 import { cacheRoot } from '../cluster/go-build.ts';
+import { removeTree } from './remove-tree.ts';
 
 const run = promisify(execFile);
 const usualSocket = '/var/run/docker.sock';
@@ -62,12 +63,13 @@ async function startDocker(progress: Progress): Promise<Docker> {
   await mkdir(homes, { recursive: true });
   // Two runs at a time cannot share one; what a killed run has left goes away now.
   for (const name of await readdir(homes)) {
-    if (!isAlive(Number(name))) await run(...asRoot('rm', ['-rf', '--one-file-system', join(homes, name)]));
+    if (isAlive(Number(name))) continue;
+    await removeTree(runtimeOf(name));
+    await removeTree(join(homes, name));
   }
   const home = join(homes, String(process.pid));
   await mkdir(home, { recursive: true });
-  // The path of a Unix socket is limited to 107 bytes, that of a cache is not.
-  const runtime = `/run/kube-cert-recovery-docker-${process.pid}`;
+  const runtime = runtimeOf(process.pid);
   const socket = `${runtime}/docker.sock`;
   // Its bridge would stay on this machine when it has gone. (testcontainers does not start without one.)
   const hadBridge = existsSync('/sys/class/net/docker0');
@@ -93,9 +95,9 @@ async function startDocker(progress: Progress): Promise<Docker> {
     if (!hadBridge) await run(...asRoot('ip', ['link', 'delete', 'docker0'])).catch(() => undefined); // never made
     // Two daemons use the same chains: the last one takes them away.
     if (!(await othersRun(homes))) await firewall.restore();
-    // Made for containers in the network of this machine; dockerd leaves it mounted.
-    await run(...asRoot('umount', [`${runtime}/exec/netns/default`])).catch(() => undefined); // there was none
-    await run(...asRoot('rm', ['-rf', '--one-file-system', runtime, home]));
+    // dockerd leaves mounted the network of this machine, which it made for containers in it.
+    await removeTree(runtime);
+    await removeTree(home);
   };
   try {
     await progress.during('starting a Docker daemon', () =>
@@ -109,6 +111,11 @@ async function startDocker(progress: Progress): Promise<Docker> {
     throw err;
   }
   return { host: `unix://${socket}`, stop };
+}
+
+/** The path of a Unix socket is limited to 107 bytes, that of a cache is not. */
+function runtimeOf(pid: number | string): string {
+  return `/run/kube-cert-recovery-docker-${pid}`;
 }
 
 async function othersRun(homes: string): Promise<boolean> {

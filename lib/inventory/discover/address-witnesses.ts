@@ -1,0 +1,49 @@
+// The address by which this machine's API server and etcd are reached, as files beside the manifests show it: servers of
+// kubeconfigs and names of certificates. Pure. Kubeconfigs and certificates also name load balancers and the service
+// network, so an address counts only where this machine has it, or where a kubeconfig and a certificate of etcd, which
+// names no load balancer, agree.
+import { isIP } from 'node:net';
+import { bareHost, isLoopbackHost } from '../../address.ts';
+import { wholeCertificates } from '../../pki/certificate.ts';
+import { kubeconfigOf } from './documents.ts';
+
+export interface AddressWitnesses {
+  /** Texts of kubeconfigs, the components' own first. */
+  readonly kubeconfigs: readonly (string | undefined)[];
+  /** Texts of certificates that name this machine alone. */
+  readonly etcdCertificates: readonly (string | undefined)[];
+  readonly apiServerCertificate: string | undefined;
+  /** Addresses that this machine has now. */
+  readonly own: readonly string[];
+}
+
+/** The addresses that witnesses agree on, the best witnessed first. */
+export function witnessedAddresses(witnesses: AddressWitnesses): readonly string[] {
+  const { kubeconfigs, etcdCertificates, apiServerCertificate, own } = witnesses;
+  const servers = serversIn(kubeconfigs).map((url) => bareHost(url));
+  const ofEtcd = etcdCertificates.flatMap((text) => addressesIn(text));
+  const all = [...servers, ...ofEtcd, ...addressesIn(apiServerCertificate)];
+  const confirmed = [...all.filter((host) => own.includes(host)), ...servers.filter((host) => ofEtcd.includes(host))];
+  return [...new Set(confirmed.filter((host) => isIP(host) !== 0 && !isLoopbackHost(host)))];
+}
+
+/** The port of the first kubeconfig that names a server at this address. */
+export function witnessedPort(kubeconfigs: AddressWitnesses['kubeconfigs'], address: string): string | undefined {
+  const port = serversIn(kubeconfigs).find((url) => bareHost(url) === address)?.port;
+  return port === '' ? undefined : port;
+}
+
+const serversIn = (kubeconfigs: AddressWitnesses['kubeconfigs']): readonly URL[] =>
+  kubeconfigs.flatMap((yaml) => {
+    const url = URL.parse(kubeconfigOf(yaml ?? '')?.server ?? '');
+    return url?.protocol === 'https:' ? [url] : [];
+  });
+
+/** Addresses in the first certificate of a text; none where it cannot be read. */
+function addressesIn(pem: string | undefined): readonly string[] {
+  try {
+    return wholeCertificates(Buffer.from(pem ?? ''))[0]?.facts.hostnames.filter((name) => isIP(name) !== 0) ?? [];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,35 @@
+// Certificates of this machine as discovery reads them: in PEM files, and those of kubeconfigs. Impure: it reads files, and
+// nothing else. Never fails because of a file.
+import { readKubeconfigView, type Source } from '../../kubeconfig/document.ts';
+import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
+import type { MachineFiles } from './machine-files.ts';
+
+/** The current context of a kubeconfig, which its component uses, whatever its names are. */
+interface HeldByKubeconfig {
+  readonly server: string | undefined;
+  /** A kubeconfig may have a token instead, or nothing. */
+  readonly namesCertificate: boolean;
+  /** Undefined where there is none, or none that can be read. */
+  readonly leaf: Certificate | undefined;
+}
+
+/** Empty where the file is absent or holds none. */
+export async function certificatesIn(file: string, text: MachineFiles['text']): Promise<readonly Certificate[]> {
+  return wholeCertificates(Buffer.from((await text(file)) ?? ''));
+}
+
+/** Undefined where the file is absent, broken or no kubeconfig, or where somebody else keeps its credentials. */
+export async function heldByKubeconfig(
+  file: string,
+  text: MachineFiles['text'],
+): Promise<HeldByKubeconfig | undefined> {
+  const view = readKubeconfigView(file, Buffer.from((await text(file)) ?? ''), {});
+  if (!('user' in view)) return undefined;
+  const { certificate, server } = view;
+  return { server, namesCertificate: certificate.kind !== 'none', leaf: await leafOf(certificate, text) };
+}
+
+async function leafOf(source: Source, text: MachineFiles['text']): Promise<Certificate | undefined> {
+  if (source.kind === 'file') return (await certificatesIn(source.file, text))[0];
+  return source.kind === 'data' ? wholeCertificates(source.bytes ?? Buffer.of())[0] : undefined;
+}

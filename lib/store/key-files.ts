@@ -1,0 +1,30 @@
+// A key and its public key in two PEM files of this host as a layout. Nothing here ever writes them: every token that was
+// signed with the key would be worthless with another one.
+import { RecoveryError } from '../errors.ts';
+import type { LocationOf } from '../inventory/model.ts';
+import { filesOf } from '../inventory/places.ts';
+import type { Layout } from './disk-layout.ts';
+import { locationText } from './store.ts';
+
+/** An empty file, as a loss of power leaves it, counts for as little as none. */
+export function keyFilesLayout(location: LocationOf<'keyFiles'>): Layout {
+  return {
+    look: async (read) =>
+      Promise.all(
+        filesOf(location).map(async ({ entry, file }) => ({ role: entry ?? '', file, bytes: await read(file) })),
+      ),
+    understand(parts) {
+      const entries = parts.flatMap(({ role, bytes }) => (bytes === undefined ? [] : [[role, bytes] as const]));
+      const missing = parts.flatMap(({ file, bytes }) => {
+        if (bytes === undefined) return [`"${file}" is absent`];
+        return bytes.length === 0 ? [`"${file}" is empty`] : [];
+      });
+      const problem = missing.length === 0 ? {} : { problem: missing.join(', ') };
+      return { entries: Object.fromEntries(entries), ...problem };
+    },
+    async change() {
+      throw new RecoveryError('WriteFailed', `Cannot write ${locationText(location)}: it is only ever read`);
+    },
+    putBack: () => [],
+  };
+}

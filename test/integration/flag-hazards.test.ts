@@ -1,0 +1,129 @@
+// Flags that lead where a repair could do harm: to the key of the service accounts, to one CA for all, to one file by several
+// names, to the kubeconfig of a webhook.
+import { X509Certificate } from 'node:crypto';
+import { copyFile, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
+import { toYaml } from '../../lib/yaml.ts';
+import {
+  expireFlagged,
+  ownDirectory,
+  placeBelow,
+  resolvedBelow,
+  runOn,
+  tellComponents,
+} from '../support/cluster/flagged-machine.ts';
+import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
+
+let whole: KubeadmMachine;
+beforeAll(async () => {
+  whole = await KubeadmMachine.create();
+});
+afterAll(() => whole?.[Symbol.asyncDispose]());
+
+describe('flags that lead to', () => {
+  const flagged = async (machine: KubeadmMachine, words: Readonly<Record<string, readonly string[]>>) => {
+    await tellComponents(machine, words);
+    await expireFlagged(machine, () => false);
+    return runOn(machine, '--mode=regen', '--once');
+  };
+
+  it('never cost the key of the service accounts, which serves as the key of a certificate', async () => {
+    await using machine = await whole.copy();
+    await mkdir(placeBelow(machine, ownDirectory));
+    for (const [from, to] of [
+      ['apiserver.crt', 'kcm.crt'],
+      ['apiserver.key', 'token.key'],
+    ] as const) {
+      await copyFile(machine.path('pki', from), placeBelow(machine, `${ownDirectory}/${to}`));
+    }
+    const before = await readFile(placeBelow(machine, `${ownDirectory}/token.key`));
+    const key = `${ownDirectory}/token.key`;
+    const { code, stderr } = await flagged(machine, {
+      'kube-controller-manager': [
+        `--tls-cert-file=${ownDirectory}/kcm.crt`,
+        `--tls-private-key-file=${key}`,
+        `--service-account-private-key-file=${key}`,
+      ],
+      'kube-apiserver': [`--service-account-signing-key-file=${key}`],
+    });
+    expect(await readFile(placeBelow(machine, key))).toEqual(before);
+    expect(code, stderr).toBe(5);
+    expect(stderr).toContain(`${ownDirectory}/kcm.crt`);
+  });
+
+  it('find the CA that is one for all', async () => {
+    await using machine = await whole.copy();
+    const pki = '/etc/kubernetes/pki';
+    await rm(machine.path('manifests/etcd.yaml'));
+    await rm(machine.path('pki/etcd'), { recursive: true });
+    for (const end of ['crt', 'key']) {
+      await copyFile(
+        machine.path(`pki/apiserver-kubelet-client.${end}`),
+        machine.path(`pki/apiserver-etcd-client.${end}`),
+      );
+      await copyFile(
+        machine.path(`pki/apiserver-kubelet-client.${end}`),
+        machine.path(`pki/front-proxy-client.${end}`),
+      );
+    }
+    await tellComponents(machine, {
+      'kube-apiserver': [
+        `--etcd-cafile=${pki}/ca.crt`,
+        `--requestheader-client-ca-file=${pki}/ca.crt`,
+        '--etcd-servers=https://198.51.100.1:2379',
+      ],
+      'kube-controller-manager': [`--requestheader-client-ca-file=${pki}/ca.crt`],
+    });
+    await expireFlagged(machine, () => false);
+    const { code, stderr } = await runOn(machine, '--mode=regen', '--once');
+    expect(code, stderr).toBe(0);
+    for (const name of ['apiserver', 'front-proxy-client', 'apiserver-etcd-client']) {
+      const file = machine.path(`pki/${name}.crt`);
+      expect(new X509Certificate(await readFile(file)).validToDate > systemClock.now(), name).toBe(true);
+    }
+  });
+
+  it('lead to one entry where links give one file several names', async () => {
+    await using machine = await whole.copy();
+    await symlink('pki', machine.path('ssl'));
+    for (const end of ['crt', 'key'])
+      await copyFile(machine.path(`pki/apiserver.${end}`), machine.path(`pki/kcm.${end}`));
+    const pair = (directory: string): string[] => [
+      `--tls-cert-file=/etc/kubernetes/${directory}/kcm.crt`,
+      `--tls-private-key-file=/etc/kubernetes/${directory}/kcm.key`,
+    ];
+    await tellComponents(machine, {
+      'kube-controller-manager': pair('ssl'),
+      'kube-scheduler': [...pair('pki'), '--client-ca-file=/etc/kubernetes/ssl/ca.crt'],
+    });
+    const { artefacts, flagsByFile } = await resolvedBelow(machine);
+    const names = artefacts.map(({ name }) => name).filter((name) => /^kube-(controller-manager|scheduler)/.test(name));
+    expect(names).toEqual(['kube-controller-manager-tls-cert-file']);
+    expect(flagsByFile?.['/etc/kubernetes/ssl/kcm.crt']).toEqual([
+      'kube-controller-manager --tls-cert-file',
+      'kube-scheduler --tls-cert-file',
+    ]);
+  });
+
+  it('of a webhook that asks for no certificate make no entry', async () => {
+    await using machine = await whole.copy();
+    await mkdir(placeBelow(machine, ownDirectory));
+    const server = { name: 'hook', cluster: { server: 'https://hook.example:8443' } };
+    await writeFile(
+      placeBelow(machine, `${ownDirectory}/hook.conf`),
+      toYaml({
+        apiVersion: 'v1',
+        kind: 'Config',
+        clusters: [server],
+        users: [{ name: 'u', user: {} }],
+        contexts: [{ name: 'c', context: { cluster: 'hook', user: 'u' } }],
+        'current-context': 'c',
+      }),
+    );
+    const { code, stderr } = await flagged(machine, {
+      'kube-apiserver': [`--audit-webhook-config-file=${ownDirectory}/hook.conf`],
+    });
+    expect(code, stderr).toBe(0);
+  });
+});
