@@ -4,7 +4,7 @@
 // Three things of a renewal are ours: it begins with its CA and ends with it at the latest, and what stood behind the old
 // leaf in its file stays there.
 import { RecoveryError } from '../errors.ts';
-import { unfitness, usagesOf } from '../inventory/fitness.ts';
+import { otherNode, unfitness, usagesOf } from '../inventory/fitness.ts';
 import type { IssuedPair, Location, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { encodeBundle } from '../pki/bundle.ts';
@@ -204,6 +204,7 @@ function formerLeafOf(target: ResolvedTarget, places: readonly (Material | undef
  */
 function canServe(target: ResolvedTarget, { facts }: Certificate): boolean {
   if (target.usage !== 'client' && target.hostnames.length > 0 && facts.hostnames.length === 0) return false;
+  if (otherNode(target, facts) !== undefined) return false;
   return unfitness(target, facts) === undefined && !facts.isCa && facts.commonName !== '';
 }
 

@@ -17,8 +17,8 @@ import { certificateOf, certificatesOf, isClosed } from './facts.ts';
 import { precedenceText } from './first-certificate.ts';
 import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
-import { ofOthers, signedByOthers } from './others-rules.ts';
-import { damagedForGood, endingSigner, notMadeHere, onOtherMachines, putBack } from './lost-signer-rules.ts';
+import { ofOtherNode, ofOthers, signedByOthers } from './others-rules.ts';
+import { damagedForGood, endingSigner, notMadeHere, onOtherMachines, signerFromCopies } from './lost-signer-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, unfit } from './trust-rules.ts';
 
 export const certificateIs = (
@@ -33,7 +33,15 @@ export function judgeSigner(at: Case<Signer>): Verdict {
   return decide(at, {
     checks: [keyElsewhere, stillUnusable, ...certificateIs(notYetValid, expired, notTrusted, undated, refreshDue)],
     otherwise: healthy,
-    obstacles: [...issuerObstacles, putBack, withOwnKey, onOtherMachines, damagedForGood, notMadeHere, postponed],
+    obstacles: [
+      ...issuerObstacles,
+      signerFromCopies,
+      withOwnKey,
+      onOtherMachines,
+      damagedForGood,
+      notMadeHere,
+      postponed,
+    ],
     renewal: renewed,
   });
 }
@@ -42,7 +50,7 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
   const leftAlone = firstOf(at, [absentAsItMayBe, superseded]);
   if (leftAlone !== undefined) return leftAlone;
   const trust = [notTrusted, authorityDiffers, signedByOthers];
-  const looks = certificateIs(notYetValid, expired, unfit, hostnameMissing, ...trust, undated, refreshDue);
+  const looks = certificateIs(notYetValid, expired, unfit, ofOtherNode, hostnameMissing, ...trust, undated, refreshDue);
   const verdict = decide(at, {
     checks: [stillUnusable, ...looks],
     otherwise: healthy,

@@ -9,7 +9,7 @@ import { type Doubt, isValid } from './facts.ts';
  * The certificate that was there, from its copies (signer-copies.ts). Nothing is signed for that and no other file
  * changes, so it needs no right to make a CA (`owned`) and no clock that is known to be right.
  */
-export function putBack(at: Faulty<Case<Signer>>): Verdict | undefined {
+export function signerFromCopies(at: Faulty<Case<Signer>>): Verdict | undefined {
   const { artefact, fact, now, fault } = at;
   const copies = fact.state === 'broken' ? fact.copies : undefined;
   const certificate = copies?.certificate;

@@ -1,5 +1,6 @@
 // What belongs to others in the place of a target: their kubeconfig, another document, a certificate of another CA. It is left
 // as it is, and reported where a person must act. Pure.
+import { otherNode } from '../inventory/fitness.ts';
 import type { ResolvedTarget } from '../inventory/model.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { locationText } from '../store/store.ts';
@@ -16,6 +17,7 @@ import {
   type Verdict,
 } from './decision.ts';
 import { certificatesOf } from './facts.ts';
+import { nodePrefix } from '../well-known.ts';
 
 /**
  * A kubeconfig whose credentials somebody else keeps, or what is none of its kind: it is never written. Then a person must say
@@ -85,4 +87,16 @@ export function signedByOthers(at: PairCase, certificate: CertificateFacts): Ver
   if (!isSignedByOthers(at, certificate)) return undefined;
   const message = `it is signed by another CA (${certificate.issuer}), and is left alone until it ends`;
   return keep('NotOurs', message, certificate.notAfter);
+}
+
+/** A valid identity of another node: which of the two names is wrong only a person knows. What ends is made for this node. */
+export function ofOtherNode({ artefact, now }: PairCase, certificate: CertificateFacts): Verdict | undefined {
+  const other = artefact.kind === 'target' ? otherNode(artefact, certificate) : undefined;
+  if (artefact.kind !== 'target' || other === undefined) return undefined;
+  const own = artefact.commonName?.slice(nodePrefix.length);
+  const message =
+    `it is the identity of node "${other}", and this machine is "${own}" (--hostname-override of its kubelet, --name of ` +
+    `its etcd, or its host name): its kubelet is refused with it; bring that of "${own}", or move ` +
+    `${locationText(artefact.location)} away: the next run makes one`;
+  return bring('NotOurs', message, earliest(laterMs(now, lookAgainMs), certificate.notAfter));
 }

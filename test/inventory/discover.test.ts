@@ -311,6 +311,30 @@ describe('discovery of a machine', () => {
     expect((await found()).parameters['nodeName']).toEqual(['from-etcd']);
   });
 
+  it.each([
+    ['the name of the machine, and its etcd', { etcd: 'node-1', hostname: 'node-1' }, 'node-1'],
+    ['the name of the machine alone', { hostname: 'node-1' }, 'node-1'],
+    ['the name of the machine, which the network has given it', { hostname: 'dhcp-17', static: 'node-1' }, 'worker-9'],
+    ['no name of its own yet', { hostname: 'localhost.localdomain' }, 'worker-9'],
+    ['the name of the machine, and a cloud names the node', { hostname: 'ip-10-0-0-1', cloud: 'aws' }, 'worker-9'],
+    ['the name of the machine, and a cloud outside names it', { hostname: 'node-1', cloud: 'external' }, 'node-1'],
+    ['the name of the machine, and etcd has that of the kubelet', { etcd: 'worker-9', hostname: 'node-1' }, 'worker-9'],
+    ['its etcd, and the machine has that of the kubelet', { etcd: 'e1', hostname: 'Worker-9' }, 'worker-9'],
+  ])('knows the node where its kubelet is worker-9 and against that stands %s', async (_, names, node) => {
+    const ca = await createAuthority(join(root, 'ca'), { commonName: 'ca' });
+    const identity = { commonName: 'system:node:worker-9', organization: 'system:nodes' };
+    const leaf = await createLeaf(join(root, 'leaf'), ca, identity);
+    const { hostname, etcd: member, cloud } = { etcd: undefined, cloud: undefined, ...names };
+    await put('/etc/kubernetes/manifests/kube-apiserver.yaml', apiServer);
+    if (member !== undefined) await put('/etc/kubernetes/manifests/etcd.yaml', manifest('etcd', `name=${member}`));
+    if (cloud !== undefined)
+      await put('/var/lib/kubelet/kubeadm-flags.env', `KUBELET_KUBEADM_ARGS="--cloud-provider=${cloud}"\n`);
+    await put('/var/lib/kubelet/pki/kubelet-client-current.pem', await readFile(leaf.cert, 'utf8'));
+    await put('/proc/sys/kernel/hostname', `${hostname}\n`);
+    await put('/etc/hostname', `${'static' in names ? names.static : hostname}\n`);
+    expect((await found()).parameters['nodeName']).toEqual([node]);
+  });
+
   it('takes the address of the default route and the name that the kernel has', async () => {
     await put('/etc/kubernetes/manifests/kube-apiserver.yaml', 'kube-apiserver: [');
     await put('/proc/sys/kernel/hostname', 'Kernel-Name\n');

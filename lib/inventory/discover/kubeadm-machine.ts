@@ -65,8 +65,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     manifests,
     kubeletConfiguration: join(kubeletDir, 'config.yaml'),
     units: readerBelow(root),
-    // Beside a machine whose files lie elsewhere run the components of another one.
-    processes: kubernetesDir === directoriesOfKubeadm({}).kubernetesDir ? readerBelow(root) : undefined,
+    processes: isOfThisSystem(kubernetesDir) ? readerBelow(root) : undefined,
   });
   const pkiDir = question.shown?.(settings) ?? directories.pkiDir;
   const others = {
@@ -96,7 +95,8 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));
   const here = addresses();
   const address = defaultAddress((await text('/proc/net/route')) ?? '', here);
-  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses: Object.values(here).flat() };
+  const kubelet = settings['kubelet']?.values;
+  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses: Object.values(here).flat(), kubelet };
   const discovery = decideKubeadm(sight, given);
   const reads = readByAdopted(manifests);
   const without = isControlPlane ? [] : [...staticPods, ...(files.kubeletKubeconfig === undefined ? ['kubelet'] : [])];
@@ -131,6 +131,9 @@ async function doubtOfAdopted(adopted: Adopted): Promise<string | undefined> {
   return `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
 }
 
+/** Beside a machine whose files lie elsewhere run the components of another one, and the host name is that of another one. */
+const isOfThisSystem = (kubernetesDir: string): boolean => kubernetesDir === directoriesOfKubeadm({}).kubernetesDir;
+
 interface Gathering {
   readonly directories: KubeadmQuestion['directories'];
   readonly manifests: StaticPods['manifests'];
@@ -158,6 +161,7 @@ async function textsOf({ directories, manifests, settings, others, text }: Gathe
     otherKubeconfigs: [superAdminKubeconfig, ...Object.values(others)],
     // The name that the kubelet takes for itself, and the one of the last start of the machine.
     hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
+    staticHostname: isOfThisSystem(kubernetesDir) ? await text('/etc/hostname') : undefined,
     authorities: await text(join(pkiDir, 'ca.crt')),
     apiServerCertificate: await text(join(pkiDir, 'apiserver.crt')),
     etcdCertificates: [await text(join(pkiDir, 'etcd/server.crt')), await text(join(pkiDir, 'etcd/peer.crt'))],
