@@ -24,6 +24,8 @@ import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
 import { attempt } from '../../lib/disk/disk.ts';
 import { acquireLock } from '../../lib/host/lock.ts';
 import { refuseBesideKubeadm } from '../../lib/host/sole-writer.ts';
+import { kubeconfigLayout } from '../../lib/store/kubeconfig.ts';
+import { pemFilesLayout } from '../../lib/store/pem-files.ts';
 import { project } from '../../lib/syncer/project.ts';
 import { authority as makeAuthority } from '../pki/authority.ts';
 import { withReasons } from '../../scripts/reasons.ts';
@@ -293,6 +295,28 @@ function unknownMessage(): string {
   return plan({ resolved, facts, policy: onlyWhenExpired, clock: goodClock, now: start }).decisions[0]?.message ?? '';
 }
 
+/** Of a pair and a kubeconfig in whose places lie files of others. */
+function othersMessages(): string[] {
+  const pair = { kind: 'pemPair', certFile: `${pkiDir}/apiserver.crt`, keyFile: `${pkiDir}/apiserver.key` } as const;
+  const kubeconfig = { kind: 'kubeconfig', file: '/etc/kubernetes/scheduler.conf', endpoint: 'local' } as const;
+  const keyOfSsh = Buffer.from('-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n');
+  const places = [
+    [pair, pemFilesLayout(pair), { role: 'tls.key', file: pair.keyFile, bytes: keyOfSsh }],
+    [
+      kubeconfig,
+      kubeconfigLayout(kubeconfig),
+      { role: 'kubeconfig', file: kubeconfig.file, bytes: Buffer.from('A=b\n') },
+    ],
+  ] as const;
+  return places.map(([location, layout, part]) => {
+    const { foreign = '' } = layout.understand([part]) ?? {};
+    const fact = { state: 'broken', problem: 'foreign', message: foreign, isOtherDocument: true } as const;
+    const resolved = { name: 'kubeadm', artefacts: [{ ...target, location }] };
+    const facts = new Map<string, ArtefactFacts>([[target.name, { ...fact, version: '1' }]]);
+    return plan({ resolved, facts, policy: onlyWhenExpired, clock: goodClock, now: start }).decisions[0]?.message ?? '';
+  });
+}
+
 const pkiDir = '/etc/kubernetes/pki';
 
 async function diskMessage(code: string): Promise<string> {
@@ -383,6 +407,7 @@ describe('docs/troubleshooting.md', () => {
       unconfirmedMessage(),
       unknownMessage(),
       await damagedMessage(),
+      ...othersMessages(),
       await diskMessage('EBUSY'),
       await diskMessage('EPERM'),
       await kubeadmMessage(),
@@ -393,7 +418,7 @@ describe('docs/troubleshooting.md', () => {
 
   it('quotes messages as the program prints them', () => {
     expect(printed.filter((message) => !documented.includes(message))).toEqual([]);
-    expect(new Set(printed).size).toBe(28);
+    expect(new Set(printed).size).toBe(30);
   });
 
   it('quotes nothing that is not in the code', () => {
