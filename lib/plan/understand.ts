@@ -8,7 +8,15 @@ import { type Certificate, type CertificateFacts, parseCertificates, wholeCertif
 import { isDamaged } from '../pki/damage.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
 import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { absenceOf, authorityKey, type Entries, requireEntry, type Found, locationText } from '../store/store.ts';
+import {
+  absenceOf,
+  authorityKey,
+  type Entries,
+  entryText,
+  requireEntry,
+  type Found,
+  locationText,
+} from '../store/store.ts';
 import type { ArtefactFacts } from './facts.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -136,11 +144,7 @@ function brokenPair(
   [certificate]: readonly Certificate[],
   what: string,
 ): Broken | undefined {
-  const mismatched: Broken = {
-    problem: 'mismatchedPair',
-    message: `the private key in ${what} does not belong to its certificate`,
-  };
-  if (artefact.kind === 'keyPair') return keyPairMatches(artefact, entries, what) ? undefined : mismatched;
+  if (artefact.kind === 'keyPair') return brokenKeyPair(artefact, entries);
   const isPair = artefact.kind === 'signer' || artefact.kind === 'target' || isExternalPair(artefact);
   if (!isPair || certificate === undefined) return undefined;
   if (artefact.kind === 'signer' && !certificate.facts.isCa) {
@@ -160,15 +164,18 @@ function brokenPair(
     const message = `the private key of ${what} is encrypted, and its passphrase is not known here`;
     return { problem: 'keyEncrypted', message };
   }
-  return pairMatches(certificate, key, `${what} ${privateKeyKey}`) ? undefined : mismatched;
+  if (pairMatches(certificate, key, `${what} ${privateKeyKey}`)) return undefined;
+  return { problem: 'mismatchedPair', message: `the private key in ${what} does not belong to its certificate` };
 }
 
 export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean =>
   kind === 'external' && location.kind === 'secret';
 
-function keyPairMatches({ privateKey, publicKey, location }: KeyPair, entries: Entries, what: string): boolean {
-  const key = parsePrivateKey(requireEntry(entries, privateKey, location), `${what} ${privateKey}`);
-  return publicKeyMatches(requireEntry(entries, publicKey, location), key, `${what} ${publicKey}`);
+function brokenKeyPair({ privateKey, publicKey, location }: KeyPair, entries: Entries): Broken | undefined {
+  const [privatePlace, publicPlace] = [entryText(location, privateKey), entryText(location, publicKey)];
+  const key = parsePrivateKey(requireEntry(entries, privateKey, location), privatePlace);
+  if (publicKeyMatches(requireEntry(entries, publicKey, location), key, publicPlace)) return undefined;
+  return { problem: 'mismatchedPair', message: `${publicPlace} does not hold the public key of ${privatePlace}` };
 }
 
 /** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */

@@ -19,6 +19,12 @@ export function requireEntry(entries: Entries, key: string, location: Location):
   throw new RecoveryError('MaterialInvalid', `Cannot use ${locationText(location)}: ${absenceOf(location, key)}`);
 }
 
+/** Where an entry is kept, for a message. */
+export function entryText(location: Location, key: string): string {
+  const own = isFile(location) ? filesOf(location).find(({ entry }) => entry === key) : undefined;
+  return own === undefined ? `${locationText(location)} ${key}` : `"${own.file}"`;
+}
+
 /** The absence of one entry, in the words of its place: an object has entries, a file is there or is not. */
 export function absenceOf(location: Location, key: string): string {
   if (!isFile(location)) return `it has no entry "${key}"`;
