@@ -152,7 +152,7 @@ async function textsOf({ directories, manifests, settings, others, text }: Gathe
   return {
     apiServerManifest: manifests['kube-apiserver'],
     etcdManifest: manifests['etcd'],
-    kubeletConfiguration: await text(join(kubeletDir, 'config.yaml')),
+    kubeletConfiguration: await text(told('config') ?? join(kubeletDir, 'config.yaml')),
     kubeletFlags: await text(join(kubeletDir, 'kubeadm-flags.env')),
     kubeletCertificate: await text(join(told('cert-dir') ?? join(kubeletDir, 'pki'), 'kubelet-client-current.pem')),
     kubeletKubeconfig: await text(told('kubeconfig') ?? join(kubernetesDir, 'kubelet.conf')),
