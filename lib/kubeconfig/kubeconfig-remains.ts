@@ -5,7 +5,8 @@
 // Evidence of a rest, each enough (k8s.io/client-go tools/clientcmd/api/v1 has the names of the fields):
 //   - no bytes at all, or nothing but zeros and blanks: it says nothing, so nothing is lost with it
 //   - a mapping with two of the four fields that every kubeconfig has, or with nothing but fields of a kubeconfig
-//   - a text that is no YAML any more, with one of these fields at the beginning of a line and fewer others there
+//   - a text that is no YAML any more, with one of these fields at the beginning of a line and fewer others there, with
+//     one line at most that no kubeconfig has, and that only beside a version, a server or credentials
 //   - a text that ends within the first line of a kubeconfig
 //   - lines of base64 and fields of a kubeconfig, where the rest was zeroed
 import { contentKind, documentKind, isEnvironmentFile, signedKind } from '../content-kind.ts';
@@ -30,7 +31,8 @@ export function otherThanKubeconfig(bytes: Uint8Array): string | undefined {
   const signed = signedKind(bytes);
   if (signed !== undefined) return signed;
   const value = yamlMapping(text);
-  if (isMapping(value) && Object.keys(value).length > 0) return isOwnMapping(value) ? undefined : documentKind(value);
+  if (isMapping(value) && Object.keys(value).length > 0)
+    return isOwnMapping(value) && (hasOwnLists(value) || isMarked(text)) ? undefined : documentKind(value);
   if (isTornText(text) || (whole !== text && isZeroedText(text))) return undefined;
   return contentKind(bytes);
 }
@@ -51,6 +53,13 @@ function isOwnMapping(value: Readonly<Record<string, unknown>>): boolean {
   // Alone a list says little: cloud-init has users, too.
   return isNamed || found.some((name) => name === 'current-context' || hasItems(value[name], lists[name] ?? ''));
 }
+
+/** Lists of other documents hold names: `users: [bob]`. */
+const hasOwnLists = (value: Readonly<Record<string, unknown>>): boolean =>
+  Object.keys(lists).every((name) => {
+    const list = value[name] ?? [];
+    return Array.isArray(list) && list.every((item) => item === null || isMapping(item));
+  });
 
 const hasItems = (list: unknown, field: string): boolean =>
   Array.isArray(list) && list.some((item: unknown) => isMapping(item) && Object.hasOwn(item, field));
@@ -78,12 +87,26 @@ function isTornText(text: string): boolean {
   const own = new Set([...namesIn(text, listAtBegin), ...namesIn(text, ownContext)]);
   const isOwn = (name: string): boolean => ofDocument.includes(name) || ofCredentials.test(name);
   const others = new Set(namesIn(text, fieldAtBegin).filter((name) => !isOwn(name)));
-  if (own.size > 0) return others.size < own.size || (others.size === own.size && hasCredentials(text));
+  if (own.size > 0) {
+    const strange = lines.filter((line) => !isOwnLine(line)).length;
+    if (strange > 1 || (strange === 1 && !isMarked(text))) return false;
+    return others.size < own.size || (others.size === own.size && hasCredentials(text));
+  }
   // Cut off at both ends, or its lists are damaged: then its credentials are within.
   return others.size < 2 && hasCredentials(text) && namesIn(text, fieldAnywhere).filter(isOwnField).length > 2;
 }
 
 const hasCredentials = (text: string): boolean => namesIn(text, fieldAnywhere).some((name) => ofCredentials.test(name));
+
+/** People write of clusters and users, too. */
+const isMarked = (text: string): boolean =>
+  hasCredentials(text) || /^apiVersion[ \t]*:[ \t]*["']?v1\b/m.test(text) || /(^|[{,\s])server[ \t]*:/.test(text);
+
+/** A field of a kubeconfig, an item, or a line of data. */
+const isOwnLine = (line: string): boolean =>
+  /^\s*(?:-\s*)?["']?([A-Za-z][\w.-]*)["']?[ \t]*:/.test(line)
+    ? namesIn(line, fieldAnywhere).some((name) => isOwnField(name))
+    : /^\s*(?:[-\]}{[,]*|[A-Za-z0-9+/]{20,}={0,2})\s*$/.test(line);
 
 function isZeroedText(text: string): boolean {
   const lines = text.split('\n').filter((line) => line.trim() !== '');

@@ -61,6 +61,11 @@ describe('otherThanKubeconfig()', () => {
     ],
     ['a certificate', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n', 'a PEM block "CERTIFICATE"'],
     ['text', 'garbage\n', 'text'],
+    ['notes', 'Notes of the platform team\nclusters:\n  see wiki\n\tcontact: bob\n', 'text'],
+    ['a heading and a line', 'clusters:\n  see wiki\n\tbob\n', 'text'],
+    ['a configuration of Slurm', 'ClusterName=a\nusers:\n - a\ncontexts: 5\nNodeName=x CPUs=4\n: [', 'text'],
+    ['lists of names', 'clusters: [a, b]\nusers: [bob]\n', 'another YAML document'],
+    ['settings of clusters', 'clusters: 3\nusers: 7\n', 'another YAML document'],
     ['bytes', Buffer.from('feff00010203807f', 'hex').subarray(2), 'binary data'],
     ['text before zeros', 'garbage\n\0\0\0', 'binary data'],
   ])('names %s', (_title, content, name) => {
