@@ -94,6 +94,8 @@ export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organization
   readonly hostnames: readonly string[];
   /** A flag names it elsewhere than by default, so the name of its issuer says nothing: only a signature does. */
   readonly isElsewhere?: true;
+  /** Flags name its key for another certificate, too, or another file for its key: a renewal keeps the key. */
+  readonly sharesKey?: true;
   /** Parameters whose names are read in the API at each look. */
   readonly asks?: readonly string[];
   /** Why some of these names are not known now, as the end of a sentence. */

@@ -11,12 +11,12 @@ import { encodeBundle } from '../pki/bundle.ts';
 import { backDatedMs, type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { usageOids } from '../pki/extensions.ts';
 import { canonicalHostnames, hostnameDer } from '../pki/names.ts';
-import type { PrivateKey } from '../pki/key.ts';
+import { parsePrivateKey, PrivateKey } from '../pki/key.ts';
 import { chainOf } from '../pki/signer-certificate.ts';
 import { type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/sign.ts';
 import { encodePem, type PemBlock, readPem, unlessInvalid } from '../pki/pem.ts';
 import { signatureMatches } from '../pki/verify.ts';
-import { locationText, type Material } from '../store/store.ts';
+import { type Entries, locationText, type Material } from '../store/store.ts';
 import { type Authority, formerOf, type Ingredients, type Issued } from './ingredients.ts';
 import { annotationsOf } from './metadata.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -143,7 +143,8 @@ export async function issueRenewal(
   const { material, backups, now } = from;
   const places = [material.get(artefact.name), backups?.get(artefact.name)];
   const former = artefact.template === 'present' ? formerLeafOf(artefact, places) : undefined;
-  const key = await from.takeKey(artefact, (former?.leaf ?? issuer?.certificate)?.facts.key);
+  const shared = artefact.sharesKey === true ? sharedKey(artefact, material.get(artefact.name)) : undefined;
+  const key = shared?.key ?? (await from.takeKey(artefact, (former?.leaf ?? issuer?.certificate)?.facts.key));
   const template = former?.isFit === true ? templateOf(former.leaf) : declared(artefact, former?.leaf);
   const leaf = await signTemplate({
     template,
@@ -157,7 +158,23 @@ export async function issueRenewal(
   const { others, chain } = issuer === undefined || former?.isFit !== true ? { others: [], chain: [] } : former;
   const issued = pairOfEntries(artefact.location, [leaf, ...chain], key);
   const text = [leaf.pem, ...others.map(encodePem)].join('');
-  return { ...issued, entries: { ...issued.entries, [certificateKey]: Buffer.from(text) } };
+  const entries = { ...issued.entries, ...shared?.entries, [certificateKey]: Buffer.from(text) };
+  return { ...issued, entries };
+}
+
+/** The key that is there, with its bytes. Throws SignFailed where it cannot be read: a new one would break what else has it. */
+function sharedKey(
+  { location }: ResolvedTarget,
+  material: Material | undefined,
+): { key: PrivateKey; entries: Entries } {
+  const pem = material?.entries[privateKeyKey];
+  const key = pem && unlessInvalid(() => parsePrivateKey(pem, locationText(location)));
+  if (key !== undefined && pem !== undefined) return { key: new PrivateKey(key), entries: { [privateKeyKey]: pem } };
+  throw new RecoveryError(
+    'SignFailed',
+    `Cannot renew ${locationText(location)}: flags name its key for another certificate as well, and there is none; ` +
+      'bring the key back, or give each certificate a key of its own',
+  );
 }
 
 /** The certificate that a renewal follows, and the blocks that stood behind it in its file. */
