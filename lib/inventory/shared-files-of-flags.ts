@@ -1,13 +1,17 @@
 // Files that flags name for more than one purpose: the key of two certificates, two files for one key, certificate and key
 // in one file. Pure.
-import type { FileOfFlag } from './flag-entries.ts';
 import type { Artefact } from './model.ts';
+
+interface NamedPair {
+  readonly file: string;
+  readonly keyFile?: string;
+}
 
 /**
  * A target as its readers share its files. A new key would leave another certificate with the former one, or the former key
  * with the new certificate: then a renewal keeps the key.
  */
-export function withSharedFiles(artefact: Artefact, named: readonly FileOfFlag[]): Artefact {
+export function withSharedFiles(artefact: Artefact, named: readonly NamedPair[]): Artefact {
   if (artefact.kind !== 'target' || artefact.location.kind !== 'pemPair') return artefact;
   const { certFile, keyFile } = artefact.location;
   if (certFile === keyFile) return { ...artefact, location: { kind: 'combinedPem', file: certFile } };
