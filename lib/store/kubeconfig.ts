@@ -15,10 +15,9 @@ import type { Endpoints, LocationOf } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { editYaml, toYaml, yamlText } from '../yaml.ts';
 import { issuedHere } from '../pki/issued-here.ts';
-import { credentialChange, credentialChanges, documentChange } from './credential-files.ts';
-import { certificateFile, entryIn } from './pem-files.ts';
+import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './pem-files.ts';
 import { credentialsOfOthers } from './others-content.ts';
-import { bytesOf, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
+import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
 import { authorityKey, type Entries, locationText } from './store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -46,7 +45,7 @@ export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoi
       const { foreign } = credentialsOfOthers(location, parts) ?? {};
       if (foreign !== undefined) throw refusal(location, `${foreign}; move that away`);
       const { document, certificate, key } = await newDocument({ location, endpoints, view, next, parts, earlier });
-      const changes = credentialChanges(next, parts, { certificate, key });
+      const changes = fileChanges(next, parts, { certificate, key });
       const before = bytesOf(parts, documentRole);
       if (before !== undefined && Buffer.from(document).equals(before)) return changes;
       return [...changes, documentChange(file, document)];
@@ -129,11 +128,7 @@ function understand(location: KubeconfigLocation, parts: readonly Part[], view: 
   const damaged = [reading.certificate, reading.key, reading.authority].some(
     (source) => source.kind === 'data' && source.bytes === undefined,
   );
-  const absent =
-    reading.authority.kind === 'file' && authority === undefined
-      ? `the file of its CA, "${reading.authority.file}", is absent`
-      : undefined;
-  const problem = damaged ? 'its embedded data is not base64' : (reading.conflict ?? absent);
+  const problem = damaged ? 'its embedded data is not base64' : reading.conflict;
   return {
     entries,
     authorityIsForeign: reading.authority.kind === 'file' || reading.insecure || undefined,
@@ -207,13 +202,6 @@ function edited({ location, next, parts }: Renewal, document: Uint8Array, view: 
     if (source.kind === 'file') {
       // A path that leads nowhere is damage where the file itself is there: its directory may not even exist.
       const isLost = parts.some(({ file, bytes: there }) => file === source.file && there === undefined);
-      // A CA is the cluster's, and its file somebody else's: it is embedded instead.
-      if (isLost && entry === authorityKey) {
-        edit.remove([...path, name]);
-        edit.set([...path, `${name}-data`], Buffer.from(bytes).toString('base64'));
-        changed = true;
-        return { kind: 'data', bytes: Buffer.from(bytes) };
-      }
       const known = parts.find(({ file, bytes: there }) => file === location.credentials && there !== undefined)?.file;
       if (!isLost || known === undefined) return source;
       edit.set([...path, name], known);
@@ -268,6 +256,39 @@ function bareDocument({ location, endpoints, next }: Renewal): string {
     kind: 'Config',
     users: [{ name: user }],
   });
+}
+
+function fileChanges(next: Entries, parts: readonly Part[], at: { certificate: Source; key: Source }): Change[] {
+  const { certificate, key } = at;
+  const { [certificateKey]: newCertificate, [privateKeyKey]: newKey } = next;
+  if (newCertificate === undefined || newKey === undefined) return [];
+  const formerOf = (file: string): Uint8Array | undefined => parts.find((part) => part.file === file)?.bytes;
+  const one = certificate.kind === 'file' && key.kind === 'file' && certificate.file === key.file;
+  const changes: Change[] = [];
+  if (key.kind === 'file' && !one) {
+    const former = formerOf(key.file);
+    changes.push(credentialChange(key.file, holdsCertificate(former) ? putTogether(next, former) : newKey));
+  }
+  if (certificate.kind === 'file') {
+    const former = formerOf(certificate.file);
+    const both = one || holdsKey(former);
+    changes.push(
+      credentialChange(certificate.file, both ? putTogether(next, former) : certificateFile(newCertificate, former)),
+    );
+  }
+  // Credentials that stay are not replaced by themselves.
+  return changes.filter(
+    ({ file, bytes }) => formerOf(file) === undefined || !Buffer.from(bytes).equals(formerOf(file) ?? bytes),
+  );
+}
+
+function credentialChange(file: string, bytes: Uint8Array): Change {
+  const secret = holdsKey(bytes);
+  return { file, bytes, mode: secret ? 0o600 : 0o644, secret, dated: secret && holdsCertificate(bytes) };
+}
+
+function documentChange(file: string, bytes: Uint8Array): Change {
+  return { file, bytes, mode: 0o600, secret: Buffer.from(bytes).includes('client-key-data') };
 }
 
 function refusal(location: KubeconfigLocation, problem: string): RecoveryError {

@@ -1,5 +1,4 @@
-// Machines that the real kubeadm made, whose kubeconfigs are sound, and of no use to their components: the credentials of
-// another node, a CA whose file is not there.
+// Machines that the real kubeadm made, whose kubelet has the credentials of another node of the cluster.
 import { X509Certificate } from 'node:crypto';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -72,17 +71,4 @@ describe('a kubelet.conf of another node', () => {
     expect(code, stderr).toBe(0);
     expect(await identityIn(machine.path('kubelet.conf'))).toBe('O=system:nodes\nCN=system:node:edge-7');
   });
-});
-
-it('a kubeconfig whose CA file is absent gets the CA itself', async () => {
-  await using machine = await whole.copy();
-  const file = machine.path('scheduler.conf');
-  const sound = await readFile(file, 'utf8');
-  const absent = machine.path('pki/absent-ca.crt');
-  await writeFile(file, sound.replace(/certificate-authority-data: \S+/, `certificate-authority: ${absent}`));
-  const { code, stderr } = await machine.regen();
-  expect(code, stderr).toBe(0);
-  const [, data = ''] = /certificate-authority-data: (\S+)/.exec(await readFile(file, 'utf8')) ?? [];
-  expect(Buffer.from(data, 'base64').toString()).toBe(await readFile(machine.path('pki/ca.crt'), 'utf8'));
-  expect(await readFile(file, 'utf8')).not.toContain(absent);
 });
