@@ -8,13 +8,14 @@ import { replaceFile } from '../lib/disk/files.ts';
 import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
 import { isRecent } from '../lib/clock.ts';
 import { isNews, readNote, writeNote } from '../lib/host/notes.ts';
-import { certificateKey } from '../lib/inventory/content.ts';
+import { certificateKey, privateKeyKey } from '../lib/inventory/content.ts';
 import { signerOf } from '../lib/issue/host-credential.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../lib/kube/cluster-info.ts';
 import { readServer } from '../lib/kubeconfig/credentials.ts';
 import { approverAuthorityFile, defaultDirectory } from '../lib/install/layout.ts';
 import type { Log } from '../lib/log.ts';
-import { type Certificate, leadingCertificate, wholeCertificates } from '../lib/pki/certificate.ts';
+import { type Certificate, wholeCertificates } from '../lib/pki/certificate.ts';
+import { ownCertificate } from '../lib/pki/signer-certificate.ts';
 import { succeededBy } from '../lib/pki/successor.ts';
 import { version } from '../lib/program.ts';
 import type { Store } from '../lib/store/store.ts';
@@ -38,8 +39,9 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
   let refusal = '';
   try {
     const signer = signerOf(identity.kubeconfig, resolved);
-    const bytes = signer && (await store.read(signer.location, signal))?.entries[certificateKey];
-    const own = bytes && leadingCertificate(bytes);
+    const entries = signer && (await store.read(signer.location, signal))?.entries;
+    const bytes = entries?.[certificateKey];
+    const own = bytes && ownCertificate(bytes, entries?.[privateKeyKey]);
     if (own === undefined || now < own.facts.notBefore || now >= own.facts.notAfter) return;
     await giveToApprover(own, log).catch(async (err: unknown) => {
       const fields = { path: approverAuthorityFile(defaultDirectory), err: errorText(err) };

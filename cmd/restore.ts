@@ -47,9 +47,10 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   const kept = await listGenerations(own, options);
   const wanted = chosen(kept, name, generation);
   const passedOver = generation === undefined ? kept.slice(0, kept.indexOf(wanted)) : [];
-  for (const one of passedOver) tell(problemText(one));
+  for (const one of [...passedOver, wanted].filter(isOfNoUse)) tell(problemText(one));
   if (wanted.problem !== undefined)
     throw new RecoveryError('MaterialInvalid', `Cannot restore: ${problemText(wanted).message}`);
+  if (wanted.unusable !== undefined) tell(asItWasWarning(wanted));
   const now = systemClock.now();
   const disk = createDiskStore(options);
   const there = presentEnd(wanted.location, await disk.read(wanted.location, io.signal).catch(() => undefined));
@@ -68,7 +69,9 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   });
   try {
     const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed: tell });
-    const outcome = await restoreMarked(wanted, { resolved, markers, options, signal: io.signal });
+    const asItWas = wanted.unusable !== undefined;
+    const marking = { resolved, markers, options: { ...options, asItWas }, signal: io.signal };
+    const outcome = await restoreMarked(wanted, marking);
     io.stdout.write(outcomeText(outcome, wanted) + (outcome === 'restored' ? restartText(wanted, resolved) : ''));
     return outcome === 'conflict' ? exitCodes.failed : exitCodes.done;
   } finally {
@@ -99,12 +102,18 @@ async function list(
   }
   const isEmpty = kept.length === 0 && exit === exitCodes.done;
   stdout.write(isEmpty ? `Nothing is kept in ${options.backupDir}.\n` : listText(kept, systemClock.now()));
-  for (const one of kept) if (one.problem !== undefined) tell(problemText(one));
+  for (const one of kept.filter(isOfNoUse)) tell(problemText(one));
   return exit;
 }
 
-const problemText = ({ artefact, generation, problem }: Generation): { readonly message: string } => ({
-  message: `Generation ${generation} of ${artefact}: ${problem}`,
+const isOfNoUse = ({ problem, unusable }: Generation): boolean => problem !== undefined || unusable !== undefined;
+
+const problemText = ({ artefact, generation, problem, unusable }: Generation): { readonly message: string } => ({
+  message: `Generation ${generation} of ${artefact}: ${problem ?? unusable}`,
+});
+
+const asItWasWarning = ({ artefact, generation }: Generation): { readonly message: string } => ({
+  message: `Generation ${generation} of ${artefact} is put back as it was: mode regen repairs or reports it at its next pass`,
 });
 
 const keptText = ({ keptAt }: Pick<Generation, 'keptAt'>): string => keptAt?.toISOString() ?? 'unknown';
@@ -162,16 +171,16 @@ function flagProblems(name: string | undefined, generation: string | undefined):
   return [{ path, kind: 'invalid', message: `must be a number as it is listed, got "${generation}"` }];
 }
 
-/** The one that was asked for, else the youngest that can be put back. */
+/** The one that was asked for, else the youngest that a reader can use, else the youngest that can be read. */
 function chosen(kept: readonly Generation[], name: string, generation: string | undefined): Generation {
   const own = kept.filter(({ artefact }) => artefact === name);
   const found =
     generation === undefined
-      ? own.find(({ problem }) => problem === undefined)
+      ? (own.find((one) => !isOfNoUse(one)) ?? own.find(({ problem }) => problem === undefined))
       : own.find((one) => Number(one.generation) === Number(generation));
   if (found !== undefined) return found;
   const there = own.map((one) => one.generation).join(', ');
-  const message = `Cannot restore artefact "${name}": ${generation === undefined ? 'no whole generation' : `no generation "${generation}"`} is kept`;
+  const message = `Cannot restore artefact "${name}": ${generation === undefined ? 'no generation that can be read' : `no generation "${generation}"`} is kept`;
   throw new RecoveryError('ReadFailed', `${message}${there === '' ? '' : `; there are ${there}`}`);
 }
 
@@ -189,11 +198,12 @@ interface Standing {
 
 /** What works is not given for what no reader accepts, unless somebody insists. */
 function requireNoneLost(wanted: Generation, { there, kept, now }: Standing): void {
-  if (!isExpired(wanted, now) || there === undefined || there <= now) return;
+  if ((!isExpired(wanted, now) && !isOfNoUse(wanted)) || there === undefined || there <= now) return;
   const { artefact, generation, notAfter } = wanted;
-  const own = kept.filter((one) => one.artefact === artefact && one.problem === undefined && !isExpired(one, now));
+  const own = kept.filter((one) => one.artefact === artefact && !isOfNoUse(one) && !isExpired(one, now));
   const other = own[0] === undefined ? 'no kept copy is valid' : `generation ${own[0].generation} is valid`;
-  const message = `Cannot restore artefact "${artefact}": generation ${generation} expired at ${notAfter?.toISOString()}, and what is there is valid until ${there.toISOString()}; ${other}. --force restores it all the same`;
+  const state = isOfNoUse(wanted) ? 'is of no use to its readers' : `expired at ${notAfter?.toISOString()}`;
+  const message = `Cannot restore artefact "${artefact}": generation ${generation} ${state}, and what is there is valid until ${there.toISOString()}; ${other}. --force restores it all the same`;
   throw new RecoveryError('MaterialInvalid', message);
 }
 
@@ -215,7 +225,7 @@ function listText(kept: readonly Generation[], now: Date): string {
     ['ARTEFACT', ({ artefact }) => artefact],
     ['GENERATION', ({ generation }) => generation],
     ['KEPT AT', keptText],
-    ['EXPIRES', ({ problem, notAfter }) => (problem === undefined ? endText(notAfter, now) : 'unusable')],
+    ['EXPIRES', (one) => (isOfNoUse(one) ? 'unusable' : endText(one.notAfter, now))],
   ]);
   return text.replaceAll(/ +$/gm, '');
 }

@@ -11,6 +11,7 @@ import { isFile, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { generateKey } from '../pki/key.ts';
+import { ownFirst } from '../pki/signer-certificate.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { type Found, locationText, type Material, type Store } from '../store/store.ts';
 import { type KubeadmDirectories, keyFiles, leafOf, type MachineOptions, sourceOf } from './kubeadm-files.ts';
@@ -135,7 +136,8 @@ async function takeOver(artefact: ResolvedArtefact, options: FirstObjects): Prom
     const message = `Cannot adopt ${from}: it ${missing}; what the cluster trusts cannot be kept without it; bring it here, it becomes a Secret, or leave this cluster to kubeadm`;
     throw new RecoveryError('MaterialInvalid', message);
   }
-  const [leaf] = parseCertificates(certificate, from, 'skipped');
+  const all = parseCertificates(certificate, from, 'skipped');
+  const [leaf] = artefact.kind === 'signer' ? ownFirst(all, key) : all;
   if (leaf === undefined || leaf.facts.notAfter <= clock.now()) {
     if (artefact.kind === 'target') return undefined;
     throw new RecoveryError('MaterialInvalid', `Cannot adopt ${from}: it has expired; renew the CA first`);

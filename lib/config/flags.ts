@@ -90,6 +90,12 @@ const flagTable = {
       units: 'kept',
       help: 'a CA in files that is due or expired, its key here: SameKey or Report (default: SameKey)',
     },
+    '--accept-ca <fingerprint,...>': {
+      field: 'regen.acceptCa',
+      as: 'lists',
+      units: 'refused',
+      help: 'a CA in files, by SHA256:..., that may sign although all here was signed by another one; repeatable',
+    },
     '--dry-run': { field: 'dryRun', help: 'write nothing, say what would be written' },
     '-v, --log-level <level>': {
       field: 'log.level',
@@ -205,8 +211,8 @@ const flagTable = {
     ...out,
   },
   restore: {
-    '--generation <number>': { help: 'which copy is put back (default: the youngest)' },
-    '--force': { help: 'put back an expired copy although what is there is valid' },
+    '--generation <number>': { help: 'which copy is put back (default: the youngest of use)' },
+    '--force': { help: 'put back an expired or useless copy although what is there is valid' },
   },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, FlagColumns>>>>;
 

@@ -6,6 +6,7 @@ import { componentsIn } from '../inventory/resolve.ts';
 import { problemAt } from '../inventory/shape.ts';
 import { suggestion } from '../problems.ts';
 import { renewAheadOf } from './ahead-settings.ts';
+import { acceptedAuthoritiesOf } from './authority-settings.ts';
 import { missing } from './sources.ts';
 import type { ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
@@ -24,7 +25,15 @@ export function policyOf({ settings, input }: ConfigReading, inventory: Inventor
   const kind = policy.kind ?? inventory?.policy?.kind ?? 'OnlyWhenExpired';
   const graceMs = policy.grace ?? (kind === 'BeforeExpiry' ? 0 : 60_000);
   const ahead = renewAheadOf(settings, input.env['NODE_NAME'] || (input.hostName ?? ''));
-  return { kind, graceMs, settleMs: policy.settle, caRenewal: regen.caRenewal, ...(ahead !== undefined && { ahead }) };
+  const acceptedAuthorities = acceptedAuthoritiesOf(regen.acceptCa);
+  return {
+    kind,
+    graceMs,
+    settleMs: policy.settle,
+    caRenewal: regen.caRenewal,
+    ...(ahead !== undefined && { ahead }),
+    ...(acceptedAuthorities !== undefined && { acceptedAuthorities }),
+  };
 }
 
 /** The credential of everything that has none of its own: flag, file, KUBECONFIG. */
@@ -67,7 +76,7 @@ function modeOf(mode: Mode, reading: ModeReading) {
   const { keyAlgorithm } = settings;
   if (mode === 'regen') {
     checkPairs(reading, inventory);
-    const { caRenewal: _ofPolicy, ...own } = settings.regen;
+    const { caRenewal: _ofPolicy, acceptCa: _accepted, ...own } = settings.regen;
     return [{ mode, ...own, kubeconfig, policy: policyOf(reading, inventory), keyAlgorithm }];
   }
   if (mode === 'syncer') return syncerOf(mode, reading);

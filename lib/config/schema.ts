@@ -22,6 +22,7 @@ import { apiVersion, defaultBackupDir, defaultLockDir, defaultRecoveryServerName
 import { kubeletSignerNames } from '../well-known.ts';
 import type { Address } from '../address.ts';
 import { addressSources } from './address-settings.ts';
+import { authoritySettings } from './authority-settings.ts';
 
 /** `host:port`, `[v6]:port`, `:port`. */
 function parseAddress(text: string): Address | undefined {
@@ -114,12 +115,7 @@ export const settingsSchema = z.strictObject({
       lockDir: directoryPath
         .default(defaultLockDir)
         .describe('Keeps a second process from writing the same files. Default: /run/kube-cert-recovery'),
-      caRenewal: z
-        .enum(['SameKey', 'Report'])
-        .default('SameKey')
-        .describe(
-          'A CA in files that has expired (with renewBefore: is due) and whose key is here: SameKey (default), it is renewed with that key; Report, only reported',
-        ),
+      ...authoritySettings,
       clockSynchronised: z
         .union([z.literal('auto'), z.boolean()], { error: 'auto, true or false' })
         .default('auto')

@@ -35,6 +35,20 @@ export function otherIdentity(target: Wanted, certificate: Presented): string | 
   return `that of "${commonName}"${groups} and not of "${wanted}"`;
 }
 
+/**
+ * The node whose identity the kubelet of this machine has instead of its own; undefined: its own, or none of a node. The
+ * API server lets it change no other node's objects (plugin/pkg/admission/noderestriction).
+ */
+export function otherNode(
+  { commonName: wanted = '', location }: Wanted,
+  { commonName }: Presented,
+): string | undefined {
+  const isNode = (user: string): boolean => user.startsWith(nodePrefix);
+  if (location.kind !== 'kubeconfig' || !isNode(wanted) || !isNode(commonName) || commonName === wanted)
+    return undefined;
+  return commonName.slice(nodePrefix.length);
+}
+
 /** Users of Kubernetes itself: their names are not an administrator's, and rights belong to no other `system:` name. */
 const ownUsers: ReadonlySet<string> = new Set(['system:kube-controller-manager', 'system:kube-scheduler']);
 

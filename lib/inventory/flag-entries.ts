@@ -3,6 +3,7 @@ import type { ComponentName } from '../components.ts';
 import type { FileRole } from './file-flags.ts';
 import type { Artefact, Location } from './model.ts';
 import { filesOf, isFile } from './places.ts';
+import { withSharedFiles } from './shared-files-of-flags.ts';
 
 /** A file of this host that a flag of a component names. */
 export interface FileOfFlag {
@@ -38,7 +39,7 @@ export function withFlagEntries(declared: readonly Artefact[], named: readonly F
     tokenKeys: new Set(named.flatMap(({ role, file }) => (role.holds === 'tokenKey' ? [file] : []))),
     names: new Set(declared.map(({ name }) => name)),
   };
-  return [...declared, ...added].map((one) => withIssuer(one, files));
+  return [...declared, ...added].map((one) => withSharedFiles(withIssuer(one, files), named));
 }
 
 interface FilesHere {

@@ -94,6 +94,8 @@ export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organization
   readonly hostnames: readonly string[];
   /** A flag names it elsewhere than by default, so the name of its issuer says nothing: only a signature does. */
   readonly isElsewhere?: true;
+  /** Flags name its key for another certificate, too, or another file for its key: a renewal keeps the key. */
+  readonly sharesKey?: true;
   /** Parameters whose names are read in the API at each look. */
   readonly asks?: readonly string[];
   /** Why some of these names are not known now, as the end of a sentence. */
@@ -108,6 +110,8 @@ export interface Endpoints {
   readonly controlPlane?: string;
   readonly internal?: string;
   readonly local?: string;
+  /** PEM of the CAs that sign for its clients on this machine: what they have signed is this cluster's. */
+  readonly authorities?: string;
   /** Those in kubeconfigs of the components of this machine: a load balancer may stand before its API server. */
   readonly components?: readonly string[];
 }

@@ -7,6 +7,7 @@ import { type Certificate, parseCertificates, wholeCertificates } from '../pki/c
 import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, type KeyAlgorithm, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
 import { unlessInvalid } from '../pki/pem.ts';
+import { ownFirst } from '../pki/signer-certificate.ts';
 import { type Entries, requireEntry, type Found, locationText, type Material } from '../store/store.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -52,7 +53,7 @@ export function materialOf(name: string, from: Ingredients): Material {
   throw new RecoveryError('SignFailed', `Cannot use ${locationText(location)} ("${name}"): it is not there`);
 }
 
-/** A signer that can sign: its own certificate, whatever follows it in its file, and its key. */
+/** A signer that can sign: its own certificate, whatever else lies with it, and its key. */
 export interface Authority {
   readonly certificate: Certificate;
   readonly chain: readonly Certificate[];
@@ -90,9 +91,11 @@ function readSigner(location: Location, entries: Entries): Certificate | undefin
 
 function readPairCertificates(location: Location, entries: Entries): Certificate[] {
   const what = locationText(location);
-  const all = parseCertificates(requireEntry(entries, certificateKey, location), `${what} ${certificateKey}`);
+  const pem = requireEntry(entries, certificateKey, location);
+  const read = parseCertificates(pem, `${what} ${certificateKey}`, 'skipped');
+  const all = ownFirst(read, entries[privateKeyKey]);
   const [first] = all;
-  // One that is damaged further back is used for nothing: it comes into no chain and no bundle.
+  // Another one that is damaged is used for nothing: it comes into no chain and no bundle.
   if (first === undefined || !isDamaged(first, all)) return all.filter((certificate) => !isDamaged(certificate, all));
   const message = `Cannot use ${what}: the certificate "${first.facts.subject}" is damaged (its own signature is wrong)`;
   throw new RecoveryError('MaterialInvalid', message);

@@ -13,12 +13,12 @@ import type {
 } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { encodeBundle, joinBundles, mergeBundle } from '../pki/bundle.ts';
-import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
-import { isDamaged, resembles } from '../pki/damage.ts';
-import { keyMatches, type PrivateKey, usableKey } from '../pki/key.ts';
+import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import type { PrivateKey } from '../pki/key.ts';
 import { signSigner } from '../pki/sign.ts';
+import { ownFirst } from '../pki/signer-certificate.ts';
 import { verifyChain } from '../pki/verify.ts';
-import { authorityKey, type Entries, locationText, type Material } from '../store/store.ts';
+import { authorityKey, type Entries, locationText } from '../store/store.ts';
 import {
   artefactOf,
   type Authority,
@@ -37,6 +37,8 @@ import { authorityEntry, issueKubeconfigs } from './kubeconfigs.ts';
 import { validityFrom, issueDeclared, issueRenewal, pairOfEntries } from './leaf.ts';
 import { issueWithOwnKey, sameLeaf } from './kept-keys.ts';
 import { annotationsOf, registryMetadata } from './metadata.ts';
+import { putBack } from './put-back.ts';
+import { amongOthers } from './signer-file.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 /** Throws SignFailed, MaterialInvalid. Takes a key for a signer or a target, and does nothing else that lasts. */
@@ -53,11 +55,11 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
     case 'signer': {
       const copy = from.signerCopies?.get(artefact.name);
       if (from.keepsKey === true) return issueWithOwnKey(artefact, from);
-      if (copy !== undefined) return putBack(artefact, copy, from.material.get(artefact.name));
+      if (copy !== undefined) return putBack(artefact, copy, from);
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
       const issued = await issueSigner({ artefact, issuer, key: await takeKey(artefact), now });
       requireAccepted(artefact, issued, from);
-      return issued;
+      return amongOthers(issued, from.material.get(artefact.name), now);
     }
     case 'target': {
       if (from.keepsLeaf === true) return withAuthority(sameLeaf(artefact, from), artefact, from);
@@ -97,7 +99,7 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
 }
 
 /**
- * A kubeconfig knows its server by the first certificate of its issuer's file, as kubeadm writes it. Who has put another
+ * A kubeconfig knows its server by its issuer's own certificate, alone as kubeadm writes it. Who has put another
  * CA there, or none, reaches the server through something with a certificate of its own: that stays trusted.
  */
 function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: Ingredients): Issued {
@@ -116,7 +118,7 @@ interface SignerIssue {
 }
 
 /**
- * A CA with a new name: two CAs of one name could not be told apart by issuer. Its file holds it alone, because
+ * A CA with a new name: two CAs of one name could not be told apart by issuer. It holds itself alone, because
  * kube-controller-manager refuses a --cluster-signing-cert-file with more than one certificate. Throws SignFailed.
  */
 export async function issueSigner({ artefact, issuer, key, now }: SignerIssue): Promise<Issued> {
@@ -143,31 +145,6 @@ function signerName({ name, location, commonName }: Signer, now: Date): string {
   return `${own}@${Math.floor(now.getTime() / 1000)}`;
 }
 
-/**
- * A signer's certificate as its copies have it, in the place of one that is damaged. Nothing is signed: the key stays what it
- * is, and whatever else in the file is whole stays behind the certificate, as it was. Throws MaterialInvalid where a key that is there belongs to
- * another certificate.
- */
-function putBack({ location }: Signer, copy: Certificate, present: Material | undefined): Issued {
-  const { [certificateKey]: damaged, [privateKeyKey]: keyPem } = present?.entries ?? {};
-  const what = locationText(location);
-  // An encrypted key, or one that is damaged itself, is left where it is.
-  const key = keyPem === undefined ? undefined : usableKey(keyPem, what);
-  if (key !== undefined && !keyMatches(copy, key)) {
-    throw new RecoveryError('MaterialInvalid', `Cannot put back ${what}: its key does not belong to the copy`);
-  }
-  const whole = damaged === undefined ? [] : wholeCertificates(damaged);
-  const certificates = [copy, ...whole.filter((one) => !isDamaged(one, whole) && !resembles(one, copy))];
-  return {
-    entries: {
-      [certificateKey]: Buffer.from(encodeBundle(certificates)),
-      ...(key !== undefined && keyPem !== undefined && { [privateKeyKey]: keyPem }),
-    },
-    annotations: annotationsOf(location, copy),
-    certificates,
-  };
-}
-
 /** Throws SignFailed when nothing valid is left. */
 export function issueBundle(artefact: CaBundle | ComposedBundle, certificates: readonly Certificate[]): Issued {
   if (certificates.length === 0) {
@@ -178,7 +155,7 @@ export function issueBundle(artefact: CaBundle | ComposedBundle, certificates: r
 }
 
 /**
- * The same bytes. Of a signer only the first certificate is copied: kube-controller-manager refuses more than one
+ * The same bytes. Of a signer only its own certificate is copied: kube-controller-manager refuses more than one
  * (cluster-kube-controller-manager-operator pkg/operator/targetconfigcontroller, ManageCSRSigner). Throws MaterialInvalid
  * when the original holds nothing that can be copied.
  */
@@ -186,10 +163,11 @@ export function issueCopy(artefact: Copy, original: Entries, kind?: ResolvedArte
   const what = `original "${artefact.of}" of ${locationText(artefact.location)}`;
   const keys = [caBundleKey, certificateKey, privateKeyKey].filter((key) => original[key] !== undefined);
   if (keys.length === 0) throw new RecoveryError('MaterialInvalid', `Cannot copy ${what}: it has no known entry`);
+  const others = kind === 'signer' ? 'skipped' : 'refused';
   const certificates = (key: string): Certificate[] =>
-    original[key] === undefined ? [] : parseCertificates(original[key], `${what} ${key}`);
+    original[key] === undefined ? [] : parseCertificates(original[key], `${what} ${key}`, others);
   const all = certificates(certificateKey);
-  const leaf = kind === 'signer' ? all.slice(0, 1) : all;
+  const leaf = kind === 'signer' ? ownFirst(all, original[privateKeyKey]).slice(0, 1) : all;
   const cut = leaf.length < all.length ? { [certificateKey]: Buffer.from(encodeBundle(leaf)) } : {};
   return {
     entries: { ...Object.fromEntries(keys.map((key) => [key, original[key] ?? new Uint8Array()])), ...cut },

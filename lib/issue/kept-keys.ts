@@ -3,16 +3,17 @@ import { RecoveryError } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { ResolvedTarget, Signer } from '../inventory/model.ts';
 import { encodeBundle } from '../pki/bundle.ts';
-import { isSame, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, isSame, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { renewWithOwnKey } from '../pki/own-key.ts';
 import { isSuccessor } from '../pki/successor.ts';
 import { locationText, requireEntry } from '../store/store.ts';
 import { type Ingredients, type Issued, materialOf, readAuthority } from './ingredients.ts';
 import { annotationsOf } from './metadata.ts';
+import { replaceInFile } from './signer-file.ts';
 
 /**
- * The successor that lies here (`signerCopies`), or a new certificate. The key's bytes, and what else stands in the file of
- * the certificate, stay. Throws SignFailed, MaterialInvalid.
+ * The successor that lies here (`signerCopies`), or a new certificate, in the place of the old. The key's bytes, and what else
+ * stands in the file of the certificate, stay. Throws SignFailed, MaterialInvalid.
  */
 export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): Issued {
   const { entries } = materialOf(name, from);
@@ -27,10 +28,13 @@ export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): 
       `Cannot renew ${locationText(location)}: what lies here is no successor of it`,
     );
   }
-  const certificates = [made, ...chain.filter((one) => !isSuccessor(made, one))];
+  const goes = (one: Certificate): boolean => isSuccessor(made, one);
+  const certificates = [made, ...chain.filter((one) => !goes(one) && !isSame(one, made))];
+  const isOwn = (der: Buffer): boolean => der.equals(old.x509.raw);
+  const former = requireEntry(entries, certificateKey, location);
   return {
     entries: {
-      [certificateKey]: Buffer.from(encodeBundle(certificates)),
+      [certificateKey]: replaceInFile({ former, isOwn, made, goes }) ?? Buffer.from(encodeBundle(certificates)),
       [privateKeyKey]: requireEntry(entries, privateKeyKey, location),
     },
     annotations: annotationsOf(location, made),

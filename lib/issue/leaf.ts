@@ -4,18 +4,19 @@
 // Three things of a renewal are ours: it begins with its CA and ends with it at the latest, and what stood behind the old
 // leaf in its file stays there.
 import { RecoveryError } from '../errors.ts';
-import { unfitness, usagesOf } from '../inventory/fitness.ts';
+import { otherNode, unfitness, usagesOf } from '../inventory/fitness.ts';
 import type { IssuedPair, Location, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { encodeBundle } from '../pki/bundle.ts';
 import { backDatedMs, type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { usageOids } from '../pki/extensions.ts';
 import { canonicalHostnames, hostnameDer } from '../pki/names.ts';
-import type { PrivateKey } from '../pki/key.ts';
+import { parsePrivateKey, PrivateKey } from '../pki/key.ts';
+import { chainOf } from '../pki/signer-certificate.ts';
 import { type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/sign.ts';
 import { encodePem, type PemBlock, readPem, unlessInvalid } from '../pki/pem.ts';
 import { signatureMatches } from '../pki/verify.ts';
-import { locationText, type Material } from '../store/store.ts';
+import { type Entries, locationText, type Material } from '../store/store.ts';
 import { type Authority, formerOf, type Ingredients, type Issued } from './ingredients.ts';
 import { annotationsOf } from './metadata.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -106,7 +107,8 @@ function hostnamesOf(target: ResolvedTarget, { material }: Ingredients): readonl
  * signed, and because its key is no business of a target below. One that is nowhere makes the chain shorter.
  */
 function withChain(target: ResolvedTarget, signer: Authority, from: Ingredients): Authority {
-  if (signer.chain.length > 0) return signer;
+  const own = chainOf(signer.certificate, signer.chain);
+  if (own.length > 0) return { ...signer, chain: own };
   const known = [...linesAbove(target, from)]
     .filter(({ facts }) => from.now < facts.notAfter)
     .toSorted((a, b) => b.facts.notAfter.getTime() - a.facts.notAfter.getTime());
@@ -141,7 +143,8 @@ export async function issueRenewal(
   const { material, backups, now } = from;
   const places = [material.get(artefact.name), backups?.get(artefact.name)];
   const former = artefact.template === 'present' ? formerLeafOf(artefact, places) : undefined;
-  const key = await from.takeKey(artefact, (former?.leaf ?? issuer?.certificate)?.facts.key);
+  const shared = artefact.sharesKey === true ? sharedKey(artefact, material.get(artefact.name)) : undefined;
+  const key = shared?.key ?? (await from.takeKey(artefact, (former?.leaf ?? issuer?.certificate)?.facts.key));
   const template = former?.isFit === true ? templateOf(former.leaf) : declared(artefact, former?.leaf);
   const leaf = await signTemplate({
     template,
@@ -155,7 +158,23 @@ export async function issueRenewal(
   const { others, chain } = issuer === undefined || former?.isFit !== true ? { others: [], chain: [] } : former;
   const issued = pairOfEntries(artefact.location, [leaf, ...chain], key);
   const text = [leaf.pem, ...others.map(encodePem)].join('');
-  return { ...issued, entries: { ...issued.entries, [certificateKey]: Buffer.from(text) } };
+  const entries = { ...issued.entries, ...shared?.entries, [certificateKey]: Buffer.from(text) };
+  return { ...issued, entries };
+}
+
+/** The key that is there, with its bytes. Throws SignFailed where it cannot be read: a new one would break what else has it. */
+function sharedKey(
+  { location }: ResolvedTarget,
+  material: Material | undefined,
+): { key: PrivateKey; entries: Entries } {
+  const pem = material?.entries[privateKeyKey];
+  const key = pem && unlessInvalid(() => parsePrivateKey(pem, locationText(location)));
+  if (key !== undefined && pem !== undefined) return { key: new PrivateKey(key), entries: { [privateKeyKey]: pem } };
+  throw new RecoveryError(
+    'SignFailed',
+    `Cannot renew ${locationText(location)}: flags name its key for another certificate as well, and there is none; ` +
+      'bring the key back, or give each certificate a key of its own',
+  );
 }
 
 /** The certificate that a renewal follows, and the blocks that stood behind it in its file. */
@@ -202,6 +221,7 @@ function formerLeafOf(target: ResolvedTarget, places: readonly (Material | undef
  */
 function canServe(target: ResolvedTarget, { facts }: Certificate): boolean {
   if (target.usage !== 'client' && target.hostnames.length > 0 && facts.hostnames.length === 0) return false;
+  if (otherNode(target, facts) !== undefined) return false;
   return unfitness(target, facts) === undefined && !facts.isCa && facts.commonName !== '';
 }
 

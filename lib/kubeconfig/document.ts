@@ -4,15 +4,16 @@
 // Which context is this machine's own: `kind create cluster`, `kubectl config use-context` and merged files leave the
 // current context with another cluster, whose user and CA must never be replaced by ours.
 //   1. the server is one that is known for this machine
-//   2. else kubeadm's name for its cluster, else its names of users and contexts, or the kubelet's
-//      (kubernetes/kubernetes cmd/kubeadm/app/util/kubeconfig, pkg/kubelet/certificate/bootstrap)
-//   3. else the current context where no server is known, and none where one is
+//   2. else a CA of this machine has signed its certificate, or is the one by which it knows its server: whatever its names
+//   3. else kubeadm's name for its cluster, else its names of users and contexts, or the kubelet's (kubernetes/kubernetes
+//      cmd/kubeadm/app/util/kubeconfig, pkg/kubelet/certificate/bootstrap), unless another CA has signed its certificate
+//   4. else the current context where no server is known, and none where one is
 // Where several answer alike, the current context counts.
 import { dirname, resolve } from 'node:path';
 import { bareHost, isLoopbackHost } from '../address.ts';
 import { errorText } from '../errors.ts';
 import { isMapping, isYamlText, parseYaml, yamlMapping, yamlText } from '../yaml.ts';
-import { otherDocument } from './other-document.ts';
+import { otherThanKubeconfig } from './kubeconfig-remains.ts';
 import { isBase64, kubeconfigProblem } from './schema.ts';
 
 export type KubeconfigFields = Readonly<Record<string, unknown>>;
@@ -42,17 +43,30 @@ export const insecureFlag = 'insecure-skip-tls-verify';
 
 /** `foreign`: why it is others' and never written: its credentials are, or it is another document. */
 export type KubeconfigReading =
-  KubeconfigView | { readonly problem: string } | { readonly foreign: string; readonly isOtherDocument?: true };
+  | KubeconfigView
+  | { readonly problem: string }
+  | {
+      readonly foreign: string;
+      readonly isOtherDocument?: true;
+      /** Of the current context. */
+      readonly certificate?: Source;
+    };
 
 /** Ways to authenticate that leave a client certificate no part. */
 const others = ['exec', 'auth-provider', 'username', 'token', 'tokenFile'] as const;
 
 /** Paths in it are relative to the directory of `file`. Never throws. */
 export function readKubeconfigView(file: string, bytes: Uint8Array, known: KnownServers): KubeconfigReading {
+  const other = otherThanKubeconfig(bytes);
+  if (other !== undefined) return { foreign: `it is no kubeconfig but ${other}`, isOtherDocument: true };
+  const reading = readView(file, bytes, known);
+  if (!('problem' in reading) || !isTornOfOthers(yamlText(bytes), known)) return reading;
+  return { foreign: 'it is a damaged kubeconfig of another cluster', isOtherDocument: true };
+}
+
+function readView(file: string, bytes: Uint8Array, known: KnownServers): KubeconfigReading {
   const damage = textDamage(bytes);
   if (damage !== undefined) return { problem: damage };
-  const other = otherDocument(yamlText(bytes));
-  if (other !== undefined) return { foreign: `it is no kubeconfig but ${other}`, isOtherDocument: true };
   let config: unknown;
   try {
     config = parseYaml(yamlText(bytes));
@@ -66,13 +80,16 @@ export function readKubeconfigView(file: string, bytes: Uint8Array, known: Known
     'user' in context ? [context.user, context.cluster].map(({ path: [list, at, of] }) => `${list}[${at}].${of}`) : [];
   const problem = kubeconfigProblem(config, own);
   if (problem !== undefined) return { problem };
-  if (!('user' in context)) return context;
+  if (!('user' in context)) {
+    const { foreign, stranger } = context;
+    return { foreign, certificate: sourceOf(dirname(file), stranger.fields, 'client-certificate') };
+  }
   const { user, cluster } = context;
   const source = (fields: KubeconfigFields, name: string): Source => sourceOf(dirname(file), fields, name);
   const certificate = source(user.fields, 'client-certificate');
   const way = others.find((name) => isSet(user.fields[name]));
   const certified = certificate.kind !== 'none' && (way === 'token' || way === 'tokenFile');
-  if (way !== undefined && !certified) return { foreign: `its user authenticates by "${way}"` };
+  if (way !== undefined && !certified) return { foreign: `its user authenticates by "${way}"`, certificate };
   const server = cluster.fields['server'];
   const authority = source(cluster.fields, 'certificate-authority');
   const insecure = cluster.fields[insecureFlag] === true;
@@ -88,6 +105,24 @@ export function readKubeconfigView(file: string, bytes: Uint8Array, known: Known
     insecure,
     conflict: hasBoth ? `its cluster has a CA and ${insecureFlag}, and no component loads both` : undefined,
   };
+}
+
+const whole = (text: string, field: string): readonly string[] =>
+  [...text.matchAll(new RegExp(`\\b${field}["']?[ \\t]*:[ \\t]*["']?([^\\s"',}]+)["']?[ \\t]*[\\n,}]`, 'g'))].flatMap(
+    ([, value]) => value ?? [],
+  );
+
+/** Where no context can be read any more: it names a server, none of this machine's, and knows it by a CA of others. */
+export function isTornOfOthers(text: string, known: KnownServers): boolean {
+  if (known.issued === undefined) return false;
+  const servers = whole(text, 'server');
+  if (servers.length === 0 || servers.some((server) => isHere(server, known))) return false;
+  const data = (field: string): readonly Buffer[] => whole(text, field).flatMap((one) => decoded(one) ?? []);
+  const verdicts = [
+    ...data('certificate-authority-data').map((pem) => known.issued?.authority(pem)),
+    ...data('client-certificate-data').map((pem) => known.issued?.certificate(pem)),
+  ];
+  return verdicts.includes(false) && !verdicts.includes(true);
 }
 
 /** Why Go's YAML reader refuses the bytes as text. Decoded all the same, damage would look like part of a value. */
@@ -121,15 +156,23 @@ interface OwnContext {
   readonly cluster: NamedFields;
 }
 
-/** `foreign`: it is sound, and all of it another cluster's. */
-type ContextChoice = OwnContext | { readonly problem: string } | { readonly foreign: string };
+/** `foreign`: it is sound, and all of it another cluster's. `stranger`: the user of its current context. */
+type ContextChoice =
+  OwnContext | { readonly problem: string } | { readonly foreign: string; readonly stranger: NamedFields };
 
-/** URLs of this machine's API server, as far as they are known. */
+/** URLs of this machine's API server, as far as they are known, and what its CAs have made. */
 export interface KnownServers {
   readonly controlPlane?: string;
   readonly local?: string;
   /** Those that components of this machine ask by certificates of its own CA. */
   readonly components?: readonly string[];
+  readonly issued?: Issued | undefined;
+}
+
+/** Whether PEM is of the CAs of this machine; undefined where it cannot be read. */
+interface Issued {
+  readonly certificate: (pem: Uint8Array) => boolean | undefined;
+  readonly authority: (pem: Uint8Array) => boolean | undefined;
 }
 
 interface Context extends OwnContext {
@@ -151,7 +194,7 @@ export function ownContext(config: unknown, known: KnownServers): ContextChoice 
   if (typeof server !== 'string' || server === '') return { problem: `its cluster "${clusterName}" has no server` };
   if (own !== undefined) return own;
   if (known.controlPlane === undefined && known.local === undefined) return current;
-  return { foreign: `its current context "${present}" is that of another cluster` };
+  return { foreign: `its current context "${present}" is that of another cluster`, stranger: current.user };
 }
 
 /** The name of the context that rules 1 and 2 give, whatever the current one is. */
@@ -164,8 +207,9 @@ function evidentContext(config: KubeconfigFields, known: KnownServers, present?:
     const context = typeof name === 'string' ? contextOf(config, name) : '';
     return typeof context === 'string' ? [] : [context];
   });
-  for (const isOurs of [(one: Context) => pointsHere(one, known), hasKubeadmsCluster, hasKubeadmsName]) {
-    const ours = contexts.filter(isOurs);
+  const isIssued = (one: Context): boolean => issuedHere(one, known) === true;
+  for (const isOurs of [(one: Context) => pointsHere(one, known), isIssued, hasKubeadmsCluster, hasKubeadmsName]) {
+    const ours = contexts.filter((one) => isOurs(one) && (issuedHere(one, known) !== false || pointsHere(one, known)));
     // by its names alone another kubeadm's is like ours
     if (isOurs === hasKubeadmsName && new Set(ours.map((one) => one.clusterName)).size > 1) break;
     const own = ours.find(({ name }) => name === present) ?? ours.find(hasKubeadmsName) ?? ours[0];
@@ -203,8 +247,19 @@ export function entryOf(config: KubeconfigFields, kind: Kind, name: unknown): Na
   return { path: [`${kind}s`, index, kind], fields: isMapping(fields) ? fields : {} };
 }
 
-function pointsHere({ cluster }: Context, { controlPlane, local, components = [] }: KnownServers): boolean {
-  const server = urlOf(cluster.fields['server']);
+/** Undefined where nothing of it can be read, or only a CA of others: a load balancer may have one. */
+function issuedHere({ user, cluster }: Context, { issued }: KnownServers): boolean | undefined {
+  const data = ({ fields }: NamedFields, name: string): Buffer | undefined =>
+    typeof fields[name] === 'string' ? decoded(fields[name]) : undefined;
+  const [certificate, authority] = [data(user, 'client-certificate-data'), data(cluster, 'certificate-authority-data')];
+  if (authority !== undefined && issued?.authority(authority) === true) return true;
+  return certificate && issued?.certificate(certificate);
+}
+
+const pointsHere = ({ cluster }: Context, known: KnownServers): boolean => isHere(cluster.fields['server'], known);
+
+function isHere(asked: unknown, { controlPlane, local, components = [] }: KnownServers): boolean {
+  const server = urlOf(asked);
   if (server === undefined) return false;
   const own = urlOf(local);
   return (

@@ -47,11 +47,13 @@ function isSelfSignedByItsWord({ fields }: Certificate): boolean {
 const littleBytes = 16;
 
 /** Whether one of them may be what damage has made of the other. */
-export const resembles = (a: Certificate, b: Certificate): boolean =>
-  differsLittle(a.x509.raw, b.x509.raw, littleBytes);
+export const resembles = (a: Certificate, b: Certificate): boolean => resemblesDer(a.x509.raw, b.x509.raw);
+
+/** The same of bytes that may be no certificate any more. */
+export const resemblesDer = (a: Buffer, b: Buffer): boolean => differsLittle(a, b, littleBytes);
 
 /** As long as each other, and different in at most so many bytes. */
-function differsLittle(a: Buffer, b: Buffer, most: number): boolean {
+export function differsLittle(a: Buffer, b: Buffer, most: number): boolean {
   if (a.length !== b.length) return false;
   let different = 0;
   for (const [at, byte] of a.entries()) if (byte !== b[at]) different += 1;

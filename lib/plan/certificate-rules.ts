@@ -13,10 +13,12 @@ import { blocked, bring, type Case, type Check, decide, earliest, type Fault, ty
 import { type Finding, firstOf, idleMs, keep, laterMs, lookAgainMs, type PairCase } from './decision.ts';
 import { refusedByNewer, renew, settlesAt, soonMs, stillUnusable, type Verdict } from './decision.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
-import { certificateOf, certificatesOf, type Doubt, isClosed, isValid } from './facts.ts';
+import { certificateOf, certificatesOf, isClosed } from './facts.ts';
+import { precedenceText } from './first-certificate.ts';
 import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
-import { fileOfOthers, ofOthers, signedByOthers } from './others-rules.ts';
+import { ofOtherNode, ofOthers, signedByOthers } from './others-rules.ts';
+import { damagedForGood, endingSigner, notMadeHere, onOtherMachines, signerFromCopies } from './lost-signer-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, unfit } from './trust-rules.ts';
 
 export const certificateIs = (
@@ -31,16 +33,24 @@ export function judgeSigner(at: Case<Signer>): Verdict {
   return decide(at, {
     checks: [keyElsewhere, stillUnusable, ...certificateIs(notYetValid, expired, notTrusted, undated, refreshDue)],
     otherwise: healthy,
-    obstacles: [...issuerObstacles, putBack, withOwnKey, onOtherMachines, damagedForGood, notMadeHere, postponed],
+    obstacles: [
+      ...issuerObstacles,
+      signerFromCopies,
+      withOwnKey,
+      onOtherMachines,
+      damagedForGood,
+      notMadeHere,
+      postponed,
+    ],
     renewal: renewed,
   });
 }
 
 export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
-  const leftAlone = firstOf(at, [absentAsItMayBe, fileOfOthers, superseded]);
+  const leftAlone = firstOf(at, [absentAsItMayBe, superseded]);
   if (leftAlone !== undefined) return leftAlone;
   const trust = [notTrusted, authorityDiffers, signedByOthers];
-  const looks = certificateIs(notYetValid, expired, unfit, hostnameMissing, ...trust, undated, refreshDue);
+  const looks = certificateIs(notYetValid, expired, unfit, ofOtherNode, hostnameMissing, ...trust, undated, refreshDue);
   const verdict = decide(at, {
     checks: [stillUnusable, ...looks],
     otherwise: healthy,
@@ -59,7 +69,11 @@ function absentAsItMayBe({ artefact, fact, now }: Case<ResolvedTarget>): Verdict
   return keep('Healthy', 'absent, as it may be', laterMs(now, idleMs));
 }
 
-function superseded({ artefact: { supersededBy: successor }, facts, now }: Case<ResolvedTarget>): Verdict | undefined {
+export function superseded({
+  artefact: { supersededBy: successor },
+  facts,
+  now,
+}: Case<ResolvedTarget>): Verdict | undefined {
   if (successor === undefined || facts.get(successor)?.state === 'absent') return undefined;
   return keep('Healthy', `nobody reads it any more: ${successor} is in its place`, laterMs(now, idleMs));
 }
@@ -70,7 +84,7 @@ function keyElsewhere(at: PairCase): Verdict | undefined {
   if (fact.state !== 'broken' || !isClosed(fact) || !isFile(artefact.location)) return undefined;
   if (certificate === undefined || now >= certificate.notAfter) return undefined;
   const isEnding = policy.ahead !== undefined && now >= refreshAt(at, certificate);
-  if (isEnding) return ending(`valid until ${certificate.notAfter.toISOString()}`, certificate.notAfter);
+  if (isEnding) return endingSigner(`valid until ${certificate.notAfter.toISOString()}`, certificate.notAfter);
   return keep('NotOurs', `valid, but ${fact.message}: what it signs cannot be renewed here`, certificate.notAfter);
 }
 
@@ -86,7 +100,8 @@ function healthy(at: PairCase): Verdict {
     from === undefined
       ? ''
       : `; its copies in ${from} differ from it in a few bytes, and nothing here shows which of them are right`;
-  const told = `${refusedByNewer([certificate])}${differing}`;
+  const order = precedenceText(fact);
+  const told = `${refusedByNewer([certificate])}${differing}${order === undefined ? '' : `; ${order}`}`;
   const verdict = keep('Healthy', `valid until ${certificate.notAfter.toISOString()}${told}`, until);
   const isAhead = renewsAt !== undefined && isRenewedAhead(at.artefact, at.policy);
   return isAhead ? { ...verdict, renewsAt } : verdict;
@@ -208,74 +223,6 @@ function issuerUnknownToReaders(at: Faulty<PairCase>): Verdict | undefined {
       : `${without} does not hold its signer ${issuer}`;
   const until = settlesAt(at, [issuer, without]) ?? laterMs(now, lookAgainMs);
   return blocked('SignerMissingFromBundle', `${fault.message}; ${state}`, until);
-}
-
-/**
- * The certificate that was there, from its copies (signer-copies.ts). Nothing is signed for that and no other file
- * changes, so it needs no right to make a CA (`owned`) and no clock that is known to be right.
- */
-function putBack(at: Faulty<Case<Signer>>): Verdict | undefined {
-  const { artefact, fact, now, fault } = at;
-  const copies = fact.state === 'broken' ? fact.copies : undefined;
-  const certificate = copies?.certificate;
-  if (copies === undefined || certificate === undefined) return undefined;
-  // In the API a signer without its key is regenerated: everybody sees the same object.
-  if (!copies.hasKey && !isFile(artefact.location)) return undefined;
-  const message = `${fault.message}; put back as ${copies.from.join(', ')} ${copies.from.length === 1 ? 'has' : 'have'} it`;
-  const trusted = new Set(isValid(certificate, now) ? [certificate.fingerprint] : []);
-  const leaves = { renewed: false, hasKey: copies.hasKey, trusted, certificate, isPutBack: true } as const;
-  return { ...renew({ ...at, fault: { ...fault, message } }, [], leaves), putsBack: true };
-}
-
-/** A second machine that does not have it yet looks just like the only one, which has lost it. */
-function onOtherMachines({ artefact, now, fault }: Faulty<Case<Signer>>): Verdict | undefined {
-  if (fault.reason !== 'Absent' || typeof artefact.owned !== 'object') return undefined;
-  const wanted = 'copy it from another machine or from a backup; where there is no other, run "init render" again';
-  return bring('NotOurs', `${fault.message}, and other machines may have it: ${wanted}`, laterMs(now, lookAgainMs));
-}
-
-const doubts: Readonly<Record<Doubt, (places: string) => string>> = {
-  different: (places) => `copies in ${places} are not the same`,
-  ended: (places) => `copy in ${places} is not valid now, and what is here says that it is`,
-  unnamed: (places) => `copy in ${places} has another name than what it has signed knows`,
-};
-
-/** It is not made here, and its copies do not tell what it was. */
-function damagedForGood({
-  artefact,
-  fact,
-  now,
-  fault: { reason, message },
-}: Faulty<Case<Signer>>): Verdict | undefined {
-  const copies = fact.state === 'broken' ? fact.copies : undefined;
-  const isDamaged = reason === 'Damaged';
-  if (isMadeHere(artefact) || (!isDamaged && copies?.doubt === undefined)) return undefined;
-  const places = (copies?.from ?? []).join(', ');
-  const known =
-    copies === undefined ? 'there is no copy of it here' : `its ${doubts[copies.doubt ?? 'different'](places)}`;
-  const wanted =
-    `${known}: bring back the certificate that was there, from another control-plane machine or a backup; until then ` +
-    'nothing is signed with it, and what it has signed stays';
-  return bring(isDamaged ? reason : 'NotOurs', `${message}; ${wanted}`, laterMs(now, lookAgainMs));
-}
-
-/** Told of the CA, once: what it has signed says only that it waits for this. */
-function ending(message: string, until: Date): Verdict {
-  const wanted =
-    'it is not renewed here, and nothing that it signs outlives it: renew it with the same key, and bring it to every machine';
-  return keep('SignerEnding', `${message}; ${wanted}`, until);
-}
-
-function notMadeHere({ artefact, policy, now, fault: { reason, message } }: Faulty<Case<Signer>>): Verdict | undefined {
-  if (isMadeHere(artefact)) return undefined;
-  const later = laterMs(now, lookAgainMs);
-  if (reason === 'RefreshDue' && policy.ahead !== undefined && isFile(artefact.location)) return ending(message, later);
-  if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
-  // It becomes valid by itself, or with the right time.
-  if (reason === 'NotYetValid')
-    return blocked('NotOurs', `${message}; it is not made here: see that the clock is right`, later);
-  const told = `${message}; bring a new one by hand, it is not made here: other machines may have the same one`;
-  return bring('NotOurs', told, later);
 }
 
 /** A renewal keeps the names of the certificate that is there; without one there are none to go by. */

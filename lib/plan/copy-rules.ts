@@ -67,7 +67,7 @@ function differs(at: Case<Copy>): Finding {
   return settled(at, [artefact.name, artefact.of], fault);
 }
 
-/** Whether a copy holds what its original holds; of a signer only the first certificate is copied. */
+/** Whether a copy holds what its original holds; of a signer only its own certificate is copied. */
 function isSameAs(copy: ArtefactFacts, from: ArtefactFacts | undefined, kind: ResolvedArtefact['kind']): boolean {
   if (copy.state !== 'present' || from?.state !== 'present') return false;
   if (kind !== 'signer') return copy.digest === from.digest;

@@ -69,6 +69,8 @@ export interface RenewalPolicy {
    * `Report`: it is reported.
    */
   readonly caRenewal?: 'SameKey' | 'Report';
+  /** Fingerprints of CAs in files that may sign although all that lies here was signed by another one. */
+  readonly acceptedAuthorities?: ReadonlySet<string> | undefined;
 }
 
 /** What an artefact will hold once the plan is carried out, as far as others depend on it. */

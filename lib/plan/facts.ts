@@ -35,8 +35,10 @@ export type ArtefactFacts =
   | {
       readonly state: 'present';
       readonly version: string;
-      /** In the order of the file: for a pair the leaf first. Empty for a key pair or an opaque object. */
+      /** In the order of the file; of a signer its own in front, wherever it stands. Empty for a key pair or an opaque object. */
       readonly certificates: readonly CertificateFacts[];
+      /** Of a signer whose own certificate is not the first of its file: the subject of that. */
+      readonly precededBy?: string;
       /** SHA-256 over the entries: equal for a copy and its original. */
       readonly digest: string;
       /** Of a kubeconfig: fingerprints of the CA certificates by which it knows its server; undefined where it names none. */
@@ -54,11 +56,29 @@ export type ArtefactFacts =
       readonly authorityIsForeign?: boolean | undefined;
       /** Of a signer that has expired or ends soon: what its renewal with its own key goes by. */
       readonly successor?: SuccessorFacts | undefined;
+      /** Of a signer in files that none of what it is to have signed knows: the evidence against it. */
+      readonly unknownTo?: UnknownAuthority | undefined;
       /** Of a signer: what holds a copy that differs in a few bytes, where nothing shows which of the two is right. */
       readonly differingCopies?: readonly string[] | undefined;
       /** This version has been there at least since then; undefined on a single look, and of files that are older. */
       readonly since?: Date | undefined;
     };
+
+/** Another key has signed all that lies here of a signer. */
+export interface UnknownAuthority {
+  /** Artefacts that it has signed. */
+  readonly leaves: readonly string[];
+  /** Its name, by their word. */
+  readonly issuer: string;
+  /** Lower-case hex; undefined where they do not say it. */
+  readonly keyId: string | undefined;
+  /** Of its certificate; undefined where that lies nowhere here. */
+  readonly fingerprint?: string | undefined;
+  /** An artefact that holds its certificate. */
+  readonly heldBy?: string | undefined;
+  /** Its certificate and key are the newest backup of the signer, and valid or not. */
+  readonly backup?: 'valid' | 'expired' | undefined;
+}
 
 /** Why no copy is put back: they are not the same, or have expired and what is here has not, or no leaf knows their name. */
 export type Doubt = 'different' | 'ended' | 'unnamed';

@@ -12,6 +12,7 @@ import type { ArtefactFacts, Facts } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { readableBackup, withSignerCopies } from './signer-copies.ts';
 import { withSuccessors } from './successors.ts';
+import { withUnknownAuthorities } from './gather-unknown.ts';
 import { isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
 
 interface GatherInput {
@@ -61,7 +62,8 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   const seenFacts = relate(looks, { previous: input.previous, readAt }, keeper);
   const sources = { ...input, now: readAt, found };
   const { facts: withCopies, agreed } = await withSignerCopies(seenFacts, sources, keeper.keep);
-  const { facts: related, newer } = withSuccessors(withCopies, sources, keeper.keep);
+  const judged = await withUnknownAuthorities(withCopies, sources, keeper.keep);
+  const { facts: related, newer } = withSuccessors(judged, sources, keeper.keep);
   const backups = await backupsOf(related, input, keeper.keep);
   const facts = new Map(related);
   for (const artefact of artefacts) {
@@ -168,7 +170,7 @@ function relateOne(look: Look, { previous, readAt, whole, authorities }: Whole):
     const isUnread = look.failure !== undefined && previous !== undefined;
     return { ...facts, since: isUnread ? notLater(since, readAt) : undefined };
   }
-  const [, ...brought] = othersIn(artefact) === 'skipped' ? certificates : [];
+  const [, ...brought] = artefact.kind === 'target' && othersIn(artefact) === 'skipped' ? certificates : [];
   const signedBy = (certificate: Certificate, index: number): readonly string[] =>
     [...authorities].flatMap(([print, authority]) =>
       signatureMatches(certificate, authority) ||

@@ -1,11 +1,13 @@
 // What belongs to others in the place of a target: their kubeconfig, another document, a certificate of another CA. It is left
 // as it is, and reported where a person must act. Pure.
+import { otherNode } from '../inventory/fitness.ts';
 import type { ResolvedTarget } from '../inventory/model.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { locationText } from '../store/store.ts';
 import {
   bring,
   type Case,
+  earliest,
   type Faulty,
   idleMs,
   keep,
@@ -15,15 +17,29 @@ import {
   type Verdict,
 } from './decision.ts';
 import { certificatesOf } from './facts.ts';
+import { nodePrefix } from '../well-known.ts';
 
-/** A kubeconfig whose credentials somebody else keeps, or another document: then a person must say which belongs there. */
-export function fileOfOthers({ artefact, fact, now }: Case<ResolvedTarget>): Verdict | undefined {
+/**
+ * A kubeconfig whose credentials somebody else keeps, or what is none of its kind: it is never written. Then a person must say
+ * what belongs there, and must bring what has expired.
+ */
+export function fileOfOthers({ artefact, fact, now }: Case): Verdict | undefined {
   if (fact.state !== 'broken' || fact.problem !== 'foreign') return undefined;
-  if (fact.isOtherDocument !== true || artefact.presence === 'optional')
-    return keep('NotOurs', fact.message, laterMs(now, idleMs));
-  const message = `${fact.message}; move it away, or name the kubeconfig of its component by --kubeconfig`;
+  const [certificate] = certificatesOf(fact);
+  const isExpired = certificate !== undefined && now >= certificate.notAfter;
+  if (fact.isOtherDocument === true) {
+    const what = artefact.location.kind === 'kubeconfig' ? 'the kubeconfig of its component by --kubeconfig' : itsFile;
+    return bring('NotOurs', `${fact.message}; move it away, or name ${what}`, laterMs(now, lookAgainMs));
+  }
+  if (!isExpired) {
+    const until = earliest(laterMs(now, idleMs), certificate?.notAfter);
+    return keep('NotOurs', fact.message, until);
+  }
+  const message = `${fact.message}; its certificate expired at ${certificate.notAfter.toISOString()}: renew it where it was made`;
   return bring('NotOurs', message, laterMs(now, lookAgainMs));
 }
+
+const itsFile = 'the file that belongs in its place by the flag of its component';
 
 /** Whether another CA has signed it: by the name of its issuer, and of one that a flag names elsewhere by the signature. */
 const hasOtherIssuer = ({ artefact, expected, facts }: PairCase, { issuer, signedBy }: CertificateFacts): boolean => {
@@ -71,4 +87,16 @@ export function signedByOthers(at: PairCase, certificate: CertificateFacts): Ver
   if (!isSignedByOthers(at, certificate)) return undefined;
   const message = `it is signed by another CA (${certificate.issuer}), and is left alone until it ends`;
   return keep('NotOurs', message, certificate.notAfter);
+}
+
+/** A valid identity of another node: which of the two names is wrong only a person knows. What ends is made for this node. */
+export function ofOtherNode({ artefact, now }: PairCase, certificate: CertificateFacts): Verdict | undefined {
+  const other = artefact.kind === 'target' ? otherNode(artefact, certificate) : undefined;
+  if (artefact.kind !== 'target' || other === undefined) return undefined;
+  const own = artefact.commonName?.slice(nodePrefix.length);
+  const message =
+    `it is the identity of node "${other}", and this machine is "${own}" (--hostname-override of its kubelet, --name of ` +
+    `its etcd, or its host name): its kubelet is refused with it; bring that of "${own}", or move ` +
+    `${locationText(artefact.location)} away: the next run makes one`;
+  return bring('NotOurs', message, earliest(laterMs(now, lookAgainMs), certificate.notAfter));
 }

@@ -6,7 +6,7 @@
 // successor, and the targets that the successor signs.
 import type { External, KeyPair, Opaque } from '../inventory/model.ts';
 import { judgeBundle, judgeComposedBundle } from './bundle-rules.ts';
-import { judgeSigner, judgeTarget } from './certificate-rules.ts';
+import { judgeSigner, judgeTarget, superseded } from './certificate-rules.ts';
 import { judgeClock } from './clock-rules.ts';
 import { judgeCopy } from './copy-rules.ts';
 import {
@@ -27,6 +27,8 @@ import { isFile } from '../inventory/places.ts';
 import { locationText } from '../store/store.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
+import { fileOfOthers } from './others-rules.ts';
+import { heldByUnknown } from './unknown-authority-rules.ts';
 
 /** One decision for each artefact, in the order in which they are carried out. */
 export interface Plan {
@@ -58,6 +60,7 @@ export function plan(input: PlanInput): Plan {
     let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);
     if (input.onlyFaults === true && isRefresh(verdict))
       verdict = keep('RefreshDue', verdict.message, laterMs(now, idleMs));
+    verdict = keeper.contain(artefact.name, () => heldByUnknown(at, verdict) ?? verdict, isStuck);
     const signs = verdict.action === 'renew' && verdict.putsBack !== true && verdict.brings !== true;
     if (distrust !== undefined && (signs || verdict.reason === distrust.reason))
       verdict = { ...verdict, action: 'blocked', ...distrust };
@@ -87,6 +90,9 @@ function judge(at: Case): Verdict {
   if (fact.state === 'unavailable') {
     return blocked('Unavailable', `it could not be read: ${fact.message}`, laterMs(now, unavailableMs));
   }
+  const isRead = artefact.kind !== 'target' || superseded({ ...at, artefact }) === undefined;
+  const ofOthers = isRead ? fileOfOthers(at) : undefined;
+  if (ofOthers !== undefined) return ofOthers;
   switch (artefact.kind) {
     case 'signer':
       return judgeSigner({ ...at, artefact });

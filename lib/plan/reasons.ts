@@ -34,6 +34,7 @@ export const reasons = {
   SignerTooYoung: ['keep', 'due, but its signer is fresh', 'renewed when all trust it'],
   SignerEnding: ['keep', 'due, but its signer ends too soon', 'the signer must be renewed'],
   SignerUnusable: ['blocked', 'its signer cannot sign now', 'a person must look, see below'],
+  SignerUnknown: ['blocked', 'a CA that none of its leaves knows', 'restore or accept it, see below'],
   SignerExternal: ['keep, blocked', "its CA's key is not on this machine", 'bring it by hand, see below'],
   OfferedBySource: ['renew', 'its source has one that ends later', 'brought from there'],
   Unavailable: ['blocked', 'it could not be read', 'asked again'],

@@ -7,6 +7,7 @@ import type { Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { type Certificate, isSame, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
+import { ownFirst } from '../pki/signer-certificate.ts';
 import { isSignedByKey, signatureMatches } from '../pki/verify.ts';
 import { authorityKey, type Found, type Store } from '../store/store.ts';
 import { type ArtefactFacts, type Facts, isValid, type SignerCopies } from './facts.ts';
@@ -98,9 +99,12 @@ const ownFile = 'the beginning of the file';
 async function lookFor(signer: Signer, { resolved, store, found, now }: CopySources): Promise<Evidence> {
   const there = found.get(signer.name);
   const pem = there?.entries[certificateKey] ?? Buffer.alloc(0);
-  const own = leadingCertificate(pem);
+  const beside = wholeCertificates(pem);
   const keyPem = there?.entries[privateKeyKey];
   const key = keyPem === undefined ? undefined : usableKey(keyPem, 'signer');
+  const [fitting] = ownFirst(beside, keyPem);
+  const isFitting = key !== undefined && fitting !== undefined && keyMatches(fitting, key);
+  const own = isFitting ? fitting : leadingCertificate(pem);
   const others = resolved.artefacts.filter(({ name }) => name !== signer.name);
   const isLeaf = (other: ResolvedArtefact): boolean => 'issuer' in other && other.issuer === signer.name;
   const leaves = others.filter(isLeaf).flatMap(({ name }) => wholeIn(found.get(name)).slice(0, 1));
@@ -123,7 +127,6 @@ async function lookFor(signer: Signer, { resolved, store, found, now }: CopySour
       .filter((one) => isUsableCa(one) && !isDamaged(one, all) && fits(one))
       .map((certificate): FoundCopy => ({ from, isIndependent, certificate })),
   );
-  const beside = wholeCertificates(pem);
   const authorities = [...places.flatMap(({ all }) => all), ...beside].filter(isUsableCa);
   const hasItsKey = key === undefined ? keyPem === undefined : own !== undefined && keyMatches(own, key);
   const isOwnBad = own === undefined || isBad(own, beside);
@@ -151,7 +154,7 @@ interface FoundCopy {
 }
 
 interface Evidence {
-  /** With which the signer's file begins, where it can be read. */
+  /** Of the signer's key, or with which its file begins, where it can be read. */
   readonly own: Certificate | undefined;
   /** Whole ones that fit the signer. */
   readonly copies: readonly FoundCopy[];

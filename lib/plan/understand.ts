@@ -6,8 +6,17 @@ import type { External, KeyPair, Kubeconfigs, ResolvedArtefact } from '../invent
 import { isFile } from '../inventory/places.ts';
 import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
+import { ownFirst } from '../pki/signer-certificate.ts';
 import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
-import { absenceOf, authorityKey, type Entries, requireEntry, type Found, locationText } from '../store/store.ts';
+import {
+  absenceOf,
+  authorityKey,
+  type Entries,
+  entryText,
+  requireEntry,
+  type Found,
+  locationText,
+} from '../store/store.ts';
 import type { ArtefactFacts } from './facts.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -26,14 +35,20 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
   };
   const unreadable = (message: string, pem: Uint8Array | undefined): Understood =>
     broken({ problem: 'unreadable', message }, pem && wholeCertificates(pem));
-  if (foreign !== undefined) return broken({ problem: 'foreign', message: foreign, isOtherDocument });
+  if (foreign !== undefined) {
+    const [whole] = [entries[certificateKey], entries[caBundleKey]].flatMap((pem) =>
+      pem ? [wholeCertificates(pem)] : [],
+    );
+    return broken({ problem: 'foreign', message: foreign, isOtherDocument }, whole);
+  }
   if (problem !== undefined) return unreadable(problem, entries[certificateKey]);
   try {
     if (artefact.kind === 'kubeconfigs') return understandKubeconfigs(artefact, found);
-    const all = certificatesOf(artefact, entries, what);
+    const read = certificatesOf(artefact, entries, what);
+    const all = artefact.kind === 'signer' ? ownFirst(read, entries[privateKeyKey]) : read;
     const certificates = artefact.kind === 'signer' ? all.filter((one) => !isDamaged(one, all)) : all;
     const [first] = all;
-    // The first one decides: what stands behind it does not sign. With no certificate to go by, nothing that it has signed
+    // The signer's own decides: the others do not sign. With no certificate to go by, nothing that it has signed
     // is judged by it.
     if (first !== undefined && artefact.kind === 'signer' && isDamaged(first, all)) {
       const message = `the certificate "${first.facts.subject}" in ${what} is damaged (its own signature is wrong)`;
@@ -44,13 +59,25 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
     const isKubeconfig = artefact.location.kind === 'kubeconfig';
     const known = isKubeconfig && { authorities: authoritiesIn(entries), authorityIsForeign, server };
     const members = certificates.map((certificate) => memberFacts(certificate, certificates));
-    const facts = { state: 'present', version, certificates: members, digest: digestOf(entries), ...known } as const;
+    const facts = {
+      state: 'present',
+      version,
+      certificates: members,
+      digest: digestOf(entries),
+      ...known,
+      ...(isFile(artefact.location) && precededBy(read, all)),
+    } as const;
     return { facts, certificates };
   } catch (err) {
     if (!isCode(err, 'MaterialInvalid')) throw err;
     const isBundle = artefact.kind === 'caBundle' || artefact.kind === 'composedBundle';
     return unreadable(err.message, isBundle ? entries[caBundleKey] : undefined);
   }
+}
+
+/** The subject of the first certificate of a signer's file, where that is not the signer's own. */
+function precededBy([first]: readonly Certificate[], [own]: readonly Certificate[]): { readonly precededBy?: string } {
+  return first === undefined || first === own ? {} : { precededBy: first.facts.subject };
 }
 
 /** The CAs by which a kubeconfig knows its server. One that is torn counts for nothing. */
@@ -99,9 +126,13 @@ function externalCertificates({ location }: External, entries: Entries, what: st
   return isEmpty ? [] : parseCertificates(bundle, `${what} ${caBundleKey}`);
 }
 
-/** A renewal keeps whatever other blocks stand in the file of a target that follows its predecessor. */
+/**
+ * A renewal keeps whatever other blocks stand with a signer (revocation lists, parameters), and in the file of a target that
+ * follows its predecessor. Readers in Go skip them.
+ */
 export function othersIn(artefact: ResolvedArtefact): 'skipped' | 'refused' {
-  return artefact.kind === 'target' && artefact.template === 'present' ? 'skipped' : 'refused';
+  const isKept = artefact.kind === 'signer' || (artefact.kind === 'target' && artefact.template === 'present');
+  return isKept ? 'skipped' : 'refused';
 }
 
 type Broken = Pick<ArtefactFacts & { state: 'broken' }, 'problem' | 'message' | 'isOtherDocument'>;
@@ -113,11 +144,7 @@ function brokenPair(
   [certificate]: readonly Certificate[],
   what: string,
 ): Broken | undefined {
-  const mismatched: Broken = {
-    problem: 'mismatchedPair',
-    message: `the private key in ${what} does not belong to its certificate`,
-  };
-  if (artefact.kind === 'keyPair') return keyPairMatches(artefact, entries, what) ? undefined : mismatched;
+  if (artefact.kind === 'keyPair') return brokenKeyPair(artefact, entries);
   const isPair = artefact.kind === 'signer' || artefact.kind === 'target' || isExternalPair(artefact);
   if (!isPair || certificate === undefined) return undefined;
   if (artefact.kind === 'signer' && !certificate.facts.isCa) {
@@ -137,15 +164,18 @@ function brokenPair(
     const message = `the private key of ${what} is encrypted, and its passphrase is not known here`;
     return { problem: 'keyEncrypted', message };
   }
-  return pairMatches(certificate, key, `${what} ${privateKeyKey}`) ? undefined : mismatched;
+  if (pairMatches(certificate, key, `${what} ${privateKeyKey}`)) return undefined;
+  return { problem: 'mismatchedPair', message: `the private key in ${what} does not belong to its certificate` };
 }
 
 export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean =>
   kind === 'external' && location.kind === 'secret';
 
-function keyPairMatches({ privateKey, publicKey, location }: KeyPair, entries: Entries, what: string): boolean {
-  const key = parsePrivateKey(requireEntry(entries, privateKey, location), `${what} ${privateKey}`);
-  return publicKeyMatches(requireEntry(entries, publicKey, location), key, `${what} ${publicKey}`);
+function brokenKeyPair({ privateKey, publicKey, location }: KeyPair, entries: Entries): Broken | undefined {
+  const [privatePlace, publicPlace] = [entryText(location, privateKey), entryText(location, publicKey)];
+  const key = parsePrivateKey(requireEntry(entries, privateKey, location), privatePlace);
+  if (publicKeyMatches(requireEntry(entries, publicKey, location), key, publicPlace)) return undefined;
+  return { problem: 'mismatchedPair', message: `${publicPlace} does not hold the public key of ${privatePlace}` };
 }
 
 /** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */

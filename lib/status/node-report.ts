@@ -5,12 +5,15 @@ import type { CertificateFacts } from '../pki/certificate.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type ArtefactFacts, certificatesOf, type Facts, isClosed, usableCertificates } from '../plan/facts.ts';
 import { otherIdentity } from '../inventory/fitness.ts';
+import { precedenceText } from '../plan/first-certificate.ts';
 import {
   classOf,
   datesOf,
+  isKeptByOthers,
   report,
   type ReportInput,
   type RowState,
+  stateOfOthers,
   type StatusReport,
   type StatusRow,
   tellEach,
@@ -150,7 +153,13 @@ export function nodeReport(input: NodeInput): NodeStatus {
     own: rowsOf(own),
     served,
     former,
-    notes: [...notes, ...listed.flatMap(absenceNote), ...told.flatMap((one) => identityNote(one, input.facts))],
+    notes: [
+      ...notes,
+      ...listed.flatMap(absenceNote),
+      ...told.flatMap((one) => identityNote(one, input.facts)),
+      ...told.flatMap((one) => precedenceNote(one, input.facts)),
+      ...told.flatMap((one) => noteOfOthers(one, input.facts)),
+    ],
     recheckAt,
   };
 }
@@ -162,6 +171,13 @@ export const nodeRows = ({ certificates, authorities, own }: NodeStatus): readon
 ];
 
 export const isDifferent = ({ state }: ServedCertificate): boolean => state === 'different';
+
+/** Credentials of others that work need nobody, and are not to be taken for credentials of this cluster. */
+function noteOfOthers({ artefact, row }: Told, facts: Facts): readonly string[] {
+  const fact = facts.get(artefact.name);
+  const isKept = fact !== undefined && isKeptByOthers(fact) && row.action === 'keep';
+  return isKept ? [`${artefact.name}: ${row.message}`] : [];
+}
 
 function absenceNote({ artefact, row }: Told): readonly string[] {
   if (artefact.kind !== 'target' || row.state !== 'MISSING' || artefact.presence !== 'optional') return [];
@@ -179,6 +195,11 @@ function identityNote({ artefact, row }: Told, facts: Facts): readonly string[] 
   const other = otherIdentity(artefact, certificate);
   if (other === undefined) return [];
   return [`${row.artefact} is ${other}: its component works with the rights of that user, and a renewal keeps them`];
+}
+
+function precedenceNote({ artefact: { name } }: Told, facts: Facts): readonly string[] {
+  const order = precedenceText(facts.get(name));
+  return order === undefined ? [] : [`${name}: ${order}`];
 }
 
 /** An option that is not there, or the end of what nobody reads because its successor is there. */
@@ -236,7 +257,7 @@ function stateOf(
 ): RowState {
   const [certificate] = certificatesOf(fact);
   if (fact.state === 'unavailable') return 'UNKNOWN';
-  if (fact.state === 'broken' && fact.problem === 'foreign' && fact.isOtherDocument !== true) return 'OK'; // others keep it, and nothing is known of it
+  if (isKeptByOthers(fact)) return stateOfOthers(fact, now);
   const isWhole = fact.state === 'present' || (artefact.kind === 'signer' && isClosed(fact));
   if (!isWhole || certificate === undefined) return isWhole ? row.state : 'BROKEN';
   if (now >= certificate.notAfter) return 'EXPIRED';

@@ -205,7 +205,7 @@ function whatWillBeDone({ renewal, byHand, outlook }: StatusRow): string {
 }
 
 const authorityText = ({ location, issuer }: StatusRow): string =>
-  `${location} knows its server by another CA than the first certificate of ${issuer ?? 'its issuer'}`;
+  `${location} knows its server by another CA than the own certificate of ${issuer ?? 'its issuer'}`;
 
 const verdicts = {
   today: {

@@ -230,7 +230,7 @@ function stateOf(fact: ArtefactFacts, isPair: boolean, { decision, isAhead }: De
   const certificate = leading(fact, isPair);
   if (fact.state === 'unavailable') return 'UNKNOWN';
   if (fact.state === 'absent') return 'MISSING';
-  if (fact.state === 'broken') return fact.problem === 'foreign' ? 'OK' : 'BROKEN'; // others keep it
+  if (fact.state === 'broken') return isKeptByOthers(fact) ? stateOfOthers(fact, now) : 'BROKEN';
   if (certificate !== undefined) {
     if (now >= certificate.notAfter) return 'EXPIRED';
     if (now < certificate.notBefore) return 'NOT YET VALID';
@@ -240,6 +240,17 @@ function stateOf(fact: ArtefactFacts, isPair: boolean, { decision, isAhead }: De
   if (certificate === undefined || !isPair) return 'OK';
   const life = certificate.notAfter.getTime() - certificate.notBefore.getTime();
   return certificate.notAfter.getTime() - now.getTime() < life * announcedPart ? 'EXPIRING' : 'OK';
+}
+
+type Broken = Extract<ArtefactFacts, { readonly state: 'broken' }>;
+
+/** Credentials of others in a kubeconfig. */
+export const isKeptByOthers = (fact: ArtefactFacts): fact is Broken =>
+  fact.state === 'broken' && fact.problem === 'foreign' && fact.isOtherDocument !== true;
+
+/** Of a token nothing is known. */
+export function stateOfOthers({ certificates: [certificate] = [] }: Broken, now: Date): RowState {
+  return certificate !== undefined && now >= certificate.notAfter ? 'EXPIRED' : 'OK';
 }
 
 /** An optional object of others that is not there: as it may be. */

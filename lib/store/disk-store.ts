@@ -10,9 +10,9 @@
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import { systemClock } from '../clock.ts';
-import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from '../disk/disk.ts';
+import { attempt, type Disk, hintOf, onPath, realDisk, together, unlessAbsent } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
-import { RecoveryError } from '../errors.ts';
+import { isCode, RecoveryError } from '../errors.ts';
 import type { DiskLocation, Endpoints, Location, LocationOf } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { BackupDirectory, type Files, type Owners } from './backup-directory.ts';
@@ -23,6 +23,7 @@ import { kubeconfigLayout } from './kubeconfig.ts';
 import { combinedPemLayout, pemFilesLayout } from './pem-files.ts';
 import { type Owner, refuseFilesOfOthers, refuseOneFile } from './shared-files.ts';
 import { locationText, verifyMaterial, type Found, type Store } from './store.ts';
+import { inTurn } from './turns.ts';
 import { filesOf, isFile, pathOf } from '../inventory/places.ts';
 import { certificateKey } from '../inventory/content.ts';
 
@@ -58,7 +59,8 @@ export function createDiskStore(options: DiskStoreOptions = {}): Store {
   return {
     async read(location): Promise<Found | undefined> {
       const artefact = artefactAt(diskLocation(location), options);
-      const parts = await lookAt(artefact);
+      const parts = await lookAt(artefact).catch((err: unknown) => noFile(artefact.location, err));
+      if ('foreign' in parts) return parts;
       const found = foundIn(artefact.layout, parts);
       return found === undefined ? undefined : { ...found, changedAt: await lastChange(artefact.disk, parts) };
     },
@@ -133,7 +135,8 @@ export async function replaceParts(
     },
   };
   const writing = { code: 'WriteFailed', action: 'write', what: locationText(location) } as const;
-  return attempt({ ...writing, directory: dirname(pathOf(location)) }, async () => {
+  const files = changes.map(({ file }) => file);
+  const replace = async (): Promise<'written' | 'conflict'> => {
     let placements: readonly Placement[] = [];
     try {
       placements = await placeAll(disk, changes, now()); // 3
@@ -151,7 +154,8 @@ export async function replaceParts(
       await discardAll(disk, placements);
       throw err;
     }
-  });
+  };
+  return attempt({ ...writing, directory: dirname(pathOf(location)) }, () => inTurn(disk, files, replace));
 }
 
 /** Copies what is there. A copy that could not be made is reported: the repair matters more. */
@@ -191,6 +195,17 @@ export async function lookAt({ disk, location, layout }: DiskArtefact): Promise<
   const read = async (file: string): Promise<Uint8Array | undefined> =>
     unlessAbsent(() => onPath(file, () => readRegularFile(disk, file)));
   return attempt({ code: 'ReadFailed', action: 'read', what, directory }, () => layout.look(read));
+}
+
+const notFiles: ReadonlySet<string> = new Set(['EISDIR', 'ENOTREG', 'EFBIG']);
+
+/** What lies in the place of a file and is none, or is larger than any of ours: others' like every other content. Throws the rest. */
+function noFile(location: DiskLocation, err: unknown): Found & Required<Pick<Found, 'foreign'>> {
+  const { path = '', system = '' } = err instanceof RecoveryError ? (err.details ?? {}) : {};
+  if (!isCode(err, 'ReadFailed') || !notFiles.has(String(system))) throw err;
+  const [state = ''] = hintOf(String(system)).split(';');
+  const foreign = `${locationText(location)} is left alone: "${String(path)}" ${state}`;
+  return { entries: {}, annotations: {}, version: foreign, foreign, isOtherDocument: true };
 }
 
 /** By ctime: a copy that keeps the dates of its original has a new one all the same. Undefined where it is unknown. */

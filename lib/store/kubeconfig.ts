@@ -14,7 +14,9 @@ import { RecoveryError } from '../errors.ts';
 import type { Endpoints, LocationOf } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { editYaml, toYaml, yamlText } from '../yaml.ts';
+import { issuedHere } from '../pki/issued-here.ts';
 import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './pem-files.ts';
+import { credentialsOfOthers } from './others-content.ts';
 import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
 import { authorityKey, type Entries, locationText } from './store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -26,7 +28,8 @@ const clusterName = 'kubernetes';
 
 export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoints = {}): Layout {
   const { file } = location;
-  const servers = location.context === 'current' ? {} : endpoints;
+  const issued = issuedHere(endpoints.authorities);
+  const servers = location.context === 'current' ? {} : { ...endpoints, issued };
   const view: View = (bytes) => readKubeconfigView(file, bytes, servers);
   return {
     async look(read) {
@@ -39,6 +42,8 @@ export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoi
     },
     understand: (parts) => understand(location, parts, view),
     async change(next, parts, earlier) {
+      const { foreign } = credentialsOfOthers(location, parts) ?? {};
+      if (foreign !== undefined) throw refusal(location, `${foreign}; move that away`);
       const { document, certificate, key } = await newDocument({ location, endpoints, view, next, parts, earlier });
       const changes = fileChanges(next, parts, { certificate, key });
       const before = bytesOf(parts, documentRole);
@@ -75,7 +80,8 @@ type View = (bytes: Uint8Array) => KubeconfigReading;
 /** The files that the document names; of one that is not there, the file that a new one would name. */
 function referencesOf(location: KubeconfigLocation, bytes: Uint8Array | undefined, view: View): Omit<Part, 'bytes'>[] {
   const reading = bytes === undefined ? undefined : view(bytes);
-  if (reading !== undefined && 'foreign' in reading) return [];
+  if (reading !== undefined && 'foreign' in reading)
+    return named('client.crt', reading.certificate ?? { kind: 'none' }).map((part) => ({ ...part, foreign: true }));
   if (reading === undefined || 'problem' in reading) {
     return location.credentials === undefined ? [] : [{ role: 'client.pem', file: location.credentials }];
   }
@@ -96,10 +102,6 @@ function understand(location: KubeconfigLocation, parts: readonly Part[], view: 
   const what = locationText(location);
   const reading = view(document);
   if ('problem' in reading) return { entries: {}, problem: `Cannot use ${what}: ${reading.problem}` };
-  if ('foreign' in reading) {
-    const { foreign, isOtherDocument } = reading;
-    return { entries: {}, foreign: `${what} is left alone: ${foreign}`, isOtherDocument };
-  }
   // A role, and not a path: a backup has the files of another day under their roles.
   const content = (source: Source, ...roles: readonly string[]): Uint8Array | undefined =>
     source.kind === 'data'
@@ -107,6 +109,14 @@ function understand(location: KubeconfigLocation, parts: readonly Part[], view: 
       : source.kind === 'file'
         ? roles.map((role) => bytesOf(parts, role)).find((bytes) => bytes !== undefined)
         : undefined;
+  if ('foreign' in reading) {
+    const { foreign, isOtherDocument } = reading;
+    const certificate = content(reading.certificate ?? { kind: 'none' }, 'client.crt');
+    const entries = certificate === undefined ? {} : { [certificateKey]: entryIn(certificate, certificateKey) };
+    return { entries, foreign: `${what} is left alone: ${foreign}`, isOtherDocument };
+  }
+  const strange = credentialsOfOthers(location, parts);
+  if (strange !== undefined) return { entries: {}, ...strange };
   const certificate = content(reading.certificate, 'client.pem', 'client.crt');
   const key = content(reading.key, 'client.pem', 'client.key');
   const authority = content(reading.authority, 'ca.crt');

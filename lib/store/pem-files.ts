@@ -7,6 +7,7 @@ import type { DiskLocation, LocationOf } from '../inventory/model.ts';
 import { filesOf } from '../inventory/places.ts';
 import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
 import { bytesOf, type Change, type Layout, type Part } from './disk-layout.ts';
+import { bothRoles, contentOfOthers, requireOwn, roleOfEntry } from './others-content.ts';
 import { type Entries, locationText } from './store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -25,10 +26,12 @@ export function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Lay
       Promise.all(files.map(async ({ key, file }) => ({ role: key, file, bytes: await read(file) }))),
     understand(parts) {
       const present = parts.flatMap(({ role, bytes }) => (bytes === undefined ? [] : [[role, bytes] as const]));
-      return present.length === 0 ? undefined : { entries: Object.fromEntries(present) };
+      if (present.length === 0) return undefined;
+      return { entries: Object.fromEntries(present), ...contentOfOthers(location, parts, roleOfEntry) };
     },
     async change(next, parts) {
       requirePlaces(location, next, (key) => files.some((file) => file.key === key));
+      requireOwn(location, parts, roleOfEntry);
       for (const { key, file } of files)
         if (key !== privateKeyKey) requireNoKeyLost(location, file, { key, parts, next });
       // A key that stays is not replaced by itself.
@@ -77,13 +80,14 @@ export function combinedPemLayout(location: LocationOf<'combinedPem'>): Layout {
       const bytes = bytesOf(parts, combinedRole);
       if (bytes === undefined) return undefined;
       try {
-        return { entries: takeApart(bytes, locationText(location)) };
+        return { entries: takeApart(bytes, locationText(location)), ...contentOfOthers(location, parts, bothRoles) };
       } catch (err) {
-        return { entries: {}, problem: errorText(err) };
+        return { entries: {}, problem: errorText(err), ...contentOfOthers(location, parts, bothRoles) };
       }
     },
     async change(next, parts) {
       requirePlaces(location, next, (key) => key === certificateKey || key === privateKeyKey);
+      requireOwn(location, parts, bothRoles);
       return [{ ...place, bytes: putTogether(next, bytesOf(parts, combinedRole)) }];
     },
     putBack(kept) {

@@ -1,10 +1,12 @@
-// The way back: which former generations of each artefact are kept, and one of them put in place again, verified before
-// and with what is there now kept first. The caller holds the lock of this host.
+// The way back: which former generations of each artefact are kept, and one of them put in place again, with what is there now
+// kept first. It is verified before, unless the caller wants the bytes as they were, whatever they are. The caller holds the
+// lock of this host.
 import { basename } from 'node:path';
 import { attempt } from '../disk/disk.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { Artefact, DiskLocation } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
+import { ownFirst } from '../pki/signer-certificate.ts';
 import {
   artefactAt,
   certificateEntry,
@@ -18,7 +20,7 @@ import type { Change, Layout } from './disk-layout.ts';
 import type { BackupDirectory, Files } from './backup-directory.ts';
 import { type Entries, locationText, type Material, verifyMaterial } from './store.ts';
 import { isFile, isFileOfItsOwn } from '../inventory/places.ts';
-import { caBundleKey } from '../inventory/content.ts';
+import { caBundleKey, privateKeyKey } from '../inventory/content.ts';
 
 export interface Generation {
   readonly artefact: string;
@@ -29,8 +31,10 @@ export interface Generation {
   readonly keptAt?: Date | undefined;
   /** End of its certificate, of the earliest where it has several roots; undefined where it has none that parses. */
   readonly notAfter?: Date | undefined;
-  /** Why it cannot be put back. */
+  /** Why it cannot be read, and so not be put back. */
   readonly problem?: string | undefined;
+  /** Why no reader can use it: it can be put back as it was all the same. */
+  readonly unusable?: string | undefined;
 }
 
 export interface RestoreOptions extends Pick<
@@ -38,6 +42,8 @@ export interface RestoreOptions extends Pick<
   'disk' | 'endpoints' | 'now' | 'onBackupFailed' | 'onAttributesLost'
 > {
   readonly backupDir: string;
+  /** Puts back what no reader can use, too. */
+  readonly asItWas?: boolean;
 }
 
 /**
@@ -74,7 +80,7 @@ function keptFilesOf(location: DiskLocation, options: RestoreOptions): KeptFiles
 async function lookAtGeneration(
   kept: KeptFiles,
   generation: string,
-): Promise<Pick<Generation, 'keptAt' | 'notAfter' | 'problem'>> {
+): Promise<Pick<Generation, 'keptAt' | 'notAfter' | 'problem' | 'unusable'>> {
   const { disk, backups, reading } = kept;
   let keptAt: Date | undefined;
   try {
@@ -88,7 +94,7 @@ async function lookAtGeneration(
 
 /**
  * Puts a generation back. `conflict`: another process wrote at the same time. Throws ReadFailed when there is no such
- * generation, MaterialInvalid when it is not whole, WriteFailed.
+ * generation, MaterialInvalid when it is not whole and not wanted as it was, WriteFailed.
  */
 export async function restoreGeneration(
   { location, generation }: Pick<Generation, 'location' | 'generation'>,
@@ -101,7 +107,7 @@ export async function restoreGeneration(
     const message = `Cannot restore ${locationText(location)}: ${where}; name one that is listed`;
     throw new RecoveryError('ReadFailed', message);
   }
-  verifyMaterial(location, { entries: entriesOf(kept, files), annotations: {} });
+  if (options.asItWas !== true) verifyMaterial(location, { entries: entriesOf(kept, files), annotations: {} });
   const changes = kept.layout.putBack(files);
   const artefact = { ...kept, layout: lookingAt(kept.layout, changes) };
   const parts = await lookAt(artefact);
@@ -138,13 +144,13 @@ function entriesOf({ location, layout }: DiskArtefact, files: Files): Entries {
   throw new RecoveryError('MaterialInvalid', `Cannot restore ${locationText(location)}: ${problem}`);
 }
 
-function judged(artefact: DiskArtefact, files: Files): Pick<Generation, 'notAfter' | 'problem'> {
+function judged(artefact: DiskArtefact, files: Files): Pick<Generation, 'notAfter' | 'unusable'> {
   const { location, layout } = artefact;
   const { entries = {} } = layout.understand(keptParts(files)) ?? {};
   const verified = valueOrProblem(() =>
     verifyMaterial(location, { entries: entriesOf(artefact, files), annotations: {} }),
   );
-  return { notAfter: endOf(entries, location), problem: verified.problem };
+  return { notAfter: endOf(entries, location), unusable: verified.problem };
 }
 
 /** When what lies there now ends; undefined where there is nothing that can be used. */
@@ -154,12 +160,14 @@ export function presentEnd(location: DiskLocation, found: Material | undefined):
   return endOf(found.entries, location);
 }
 
-/** Of the leaf; of a bundle the one that ends first. */
+/** Of the leaf, of a signer's own certificate; of a bundle the one that ends first. */
 function endOf(entries: Entries, location: DiskLocation): Date | undefined {
   const pem = entries[certificateEntry(location)];
   if (pem === undefined) return undefined;
   const { value = [] } = valueOrProblem(() => parseCertificates(pem, locationText(location), 'skipped'));
-  const ends = value.map(({ facts }) => facts.notAfter).slice(0, isFileOfItsOwn(location, caBundleKey) ? undefined : 1);
+  const ends = ownFirst(value, entries[privateKeyKey])
+    .map(({ facts }) => facts.notAfter)
+    .slice(0, isFileOfItsOwn(location, caBundleKey) ? undefined : 1);
   return ends.toSorted((a, b) => a.getTime() - b.getTime())[0];
 }
 

@@ -19,6 +19,12 @@ export function requireEntry(entries: Entries, key: string, location: Location):
   throw new RecoveryError('MaterialInvalid', `Cannot use ${locationText(location)}: ${absenceOf(location, key)}`);
 }
 
+/** Where an entry is kept, for a message. */
+export function entryText(location: Location, key: string): string {
+  const own = isFile(location) ? filesOf(location).find(({ entry }) => entry === key) : undefined;
+  return own === undefined ? `${locationText(location)} ${key}` : `"${own.file}"`;
+}
+
 /** The absence of one entry, in the words of its place: an object has entries, a file is there or is not. */
 export function absenceOf(location: Location, key: string): string {
   if (!isFile(location)) return `it has no entry "${key}"`;
@@ -112,12 +118,7 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
   if ((certificate === undefined) !== (key === undefined) && !isAlone)
     throw refuse('certificate and key are written together only');
   if (certificate !== undefined && key !== undefined) {
-    // other blocks in a file of this host are others', and no reader minds them
-    const others = location.kind === 'secret' ? 'refused' : 'skipped';
-    const [first] = parseCertificates(certificate, `${what} ${certificateKey}`, others);
-    if (first === undefined || !pairMatches(first, key, `${what} ${privateKeyKey}`)) {
-      throw refuse('the private key does not belong to the certificate');
-    }
+    if (!isPair(location, certificate, key)) throw refuse('the private key does not belong to the certificate');
   }
   if (bundle !== undefined) parseCertificates(bundle, `${what} ${caBundleKey}`);
   // As client-go reads it: what is torn beside a whole one counts for nothing.
@@ -126,5 +127,15 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
   }
 }
 
+/** With a leaf its chain follows; among CAs alone that of the key may stand anywhere. */
+function isPair(location: Location, certificate: Uint8Array, key: Uint8Array): boolean {
+  const what = locationText(location);
+  const ofCas = isAuthority(certificate, what);
+  // other blocks in a file of this host, and beside a CA, are others', and no reader minds them
+  const others = location.kind === 'secret' && !ofCas ? 'refused' : 'skipped';
+  const all = parseCertificates(certificate, `${what} ${certificateKey}`, others);
+  return (ofCas ? all : all.slice(0, 1)).some((one) => pairMatches(one, key, `${what} ${privateKeyKey}`));
+}
+
 const isAuthority = (pem: Uint8Array, what: string): boolean =>
-  parseCertificates(pem, what).every(({ facts }) => facts.isCa);
+  parseCertificates(pem, what, 'skipped').every(({ facts }) => facts.isCa);

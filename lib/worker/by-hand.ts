@@ -12,6 +12,7 @@ import { backDatedMs, parseCertificates } from '../pki/certificate.ts';
 import type { Issuer } from '../pki/encode.ts';
 import { generateKey, parsePrivateKey } from '../pki/key.ts';
 import { signLeaf } from '../pki/sign.ts';
+import { ownFirst } from '../pki/signer-certificate.ts';
 import { clockSkewMs } from '../plan/clock-rules.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 
@@ -82,14 +83,16 @@ export async function makeNodeCertificate(node: string, issuer: Issuer, now: Dat
   return certificate.pem + key.pem;
 }
 
-/** Throws ReadFailed, MaterialInvalid. */
+/** The CA of that key, wherever it stands in the file. Throws ReadFailed, MaterialInvalid. */
 export async function readSigningAuthority(certFile: string, keyFile: string): Promise<Issuer> {
   const read = async (file: string): Promise<Buffer> =>
     attempt({ code: 'ReadFailed', action: 'read', what: `CA "${file}"`, directory: dirname(file) }, () =>
       readRegularFile(realDisk, file),
     );
-  const [certificate] = parseCertificates(await read(certFile), `"${certFile}"`, 'skipped');
-  const key = parsePrivateKey(await read(keyFile), `"${keyFile}"`);
+  const all = parseCertificates(await read(certFile), `"${certFile}"`, 'skipped');
+  const keyPem = await read(keyFile);
+  const key = parsePrivateKey(keyPem, `"${keyFile}"`);
+  const [certificate] = ownFirst(all, keyPem);
   if (certificate === undefined) throw new RecoveryError('MaterialInvalid', `Cannot use "${certFile}": no certificate`);
   return { certificate, key };
 }

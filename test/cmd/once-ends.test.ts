@@ -114,13 +114,13 @@ const cases: readonly Case[] = [
     renewed: allBut('apiserver'),
   },
   {
-    name: 'a file that cannot be read',
+    name: 'a directory in the place of a file',
     harm: async () => {
       await rm(join(pki, 'apiserver.crt'));
       await mkdir(join(pki, 'apiserver.crt'));
     },
-    exit: exitCodes.failed,
-    told: 'EISDIR',
+    exit: exitCodes.byHand,
+    told: 'is a directory',
     renewed: allBut('apiserver'),
   },
   {
@@ -131,8 +131,8 @@ const cases: readonly Case[] = [
     renewed: allBut('apiserver-etcd-client', 'etcd-server', 'etcd-peer', 'etcd-healthcheck-client'),
   },
   {
-    name: 'a CA that is garbage',
-    harm: () => replace(join(pki, 'front-proxy-ca.crt'), 'garbage'),
+    name: 'a CA that is torn',
+    harm: () => replace(join(pki, 'front-proxy-ca.crt'), '-----BEGIN CERTIFICATE-----\nAAAA'),
     exit: exitCodes.byHand,
     told: 'front-proxy-ca: it is broken',
     renewed: allBut('front-proxy-client'),
@@ -151,7 +151,7 @@ const cases: readonly Case[] = [
     renewed: allBut('scheduler.conf'),
   },
   {
-    name: 'a kubeconfig that is garbage',
+    name: 'a kubeconfig that is torn',
     harm: () => replace(join(directory, 'scheduler.conf'), '{'),
     exit: exitCodes.done,
     renewed: allBut(),

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -91,7 +91,7 @@ it('restore lists what is kept, puts one back, and keeps what it replaces', asyn
 
 it.each<[string, readonly string[], number, string]>([
   ['an artefact that there is not', ['etcd-per'], 2, '(did you mean "etcd-peer"?)'],
-  ['an artefact without a copy', ['etcd-server'], 1, 'no whole generation is kept'],
+  ['an artefact without a copy', ['etcd-server'], 1, 'no generation that can be read is kept'],
   ['a generation that there is not', ['etcd-peer', '--generation=99'], 1, 'generation "99" is kept; there are 00000'],
   ['a generation that is no number', ['etcd-peer', '--generation=old'], 2, '--generation: must be a number'],
   ['a generation of nothing', ['--generation=1'], 2, '--generation: must be left out without an artefact'],
@@ -204,4 +204,29 @@ it('restore puts an expired copy over a valid certificate only when it is forced
     ) as string,
   });
   expect(await readFile(location.certFile)).toEqual(await readFile(expired.cert));
+});
+
+it('restore puts back what no reader can use where nothing else is kept, and says what it is', async () => {
+  const [certFile, keyFile] = [location.certFile, location.keyFile].map((path) => path.replace('peer', 'server'));
+  const server = { ...location, certFile: certFile ?? '', keyFile: keyFile ?? '' };
+  const store = createDiskStore({ backupDir: join(directory, 'backups') });
+  const signal = AbortSignal.timeout(20_000);
+  const torn = {
+    [server.certFile]: 'first half: -----BEGIN CERTIFICATE-----\nAAAA',
+    [server.keyFile]: '\0'.repeat(512),
+  };
+  for (const [path, content] of Object.entries(torn)) await writeFile(path, content, { mode: 0o600 });
+  const { cert, key } = generations[0] ?? expect.unreachable();
+  const entries = { 'tls.crt': await readFile(cert), 'tls.key': await readFile(key) };
+  const before = await store.read(server, signal);
+  await store.write(server, { entries, annotations: {} }, { version: before?.version ?? '' }, signal);
+  expect((await restore()).out).toMatch(/^etcd-server +000001 +\S+ +unusable$/m);
+  const refused = await restore('etcd-server');
+  expect(refused).toMatchObject({ exit: 1, err: expect.stringContaining('is of no use to its readers') as string });
+  expect(await readFile(server.certFile)).toEqual(await readFile(cert));
+  const forced = await restore('etcd-server', '--force');
+  expect(forced).toMatchObject({ exit: 0, err: expect.stringContaining('is put back as it was') as string });
+  for (const [path, content] of Object.entries(torn)) expect(await readFile(path, 'utf8')).toBe(content);
+  expect((await stat(server.keyFile)).mode & 0o777).toBe(0o600);
+  expect((await restore()).out).toMatch(/^etcd-server +000002 +\S+ +20/m);
 });

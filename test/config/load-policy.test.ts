@@ -36,6 +36,18 @@ it.each([
   expect(policyOf(...lines, 'policy: { grace: 2m }')).toEqual({ ...policy, graceMs: 120_000 });
 });
 
+it.each([
+  ['in one piece', `SHA256:${'0A'.repeat(32)}`],
+  ['as openssl prints it', `sha256 Fingerprint=${Array.from({ length: 32 }, () => '0A').join(':')}`],
+])('a CA is accepted by its fingerprint, %s', (_name, text) => {
+  const accepted = new Set(['0a'.repeat(32)]);
+  expect(policyWith({ acceptCa: [text] }, ['preset: kubeadm'])?.acceptedAuthorities).toEqual(accepted);
+  const file = `regen: { acceptCa: ['${text}'] }`;
+  expect(policyOf('preset: kubeadm', file)?.acceptedAuthorities).toEqual(accepted);
+  expect(() => policyWith({ acceptCa: [text.slice(0, -1)] }, ['preset: kubeadm'])).toThrow('--accept-ca');
+  expect(() => policyOf('preset: kubeadm', 'regen: { acceptCa: [CN=ca] }')).toThrow('regen.acceptCa[0]');
+});
+
 it('an expired CA in files is renewed with its own key unless the file or the flag says otherwise', () => {
   const [same, report] = [policyOf('preset: kubeadm'), policyOf('preset: kubeadm', 'regen: { caRenewal: Report }')];
   expect([same?.caRenewal, report?.caRenewal]).toEqual(['SameKey', 'Report']);

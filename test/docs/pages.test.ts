@@ -24,6 +24,8 @@ import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
 import { attempt } from '../../lib/disk/disk.ts';
 import { acquireLock } from '../../lib/host/lock.ts';
 import { refuseBesideKubeadm } from '../../lib/host/sole-writer.ts';
+import { kubeconfigLayout } from '../../lib/store/kubeconfig.ts';
+import { pemFilesLayout } from '../../lib/store/pem-files.ts';
 import { project } from '../../lib/syncer/project.ts';
 import { authority as makeAuthority } from '../pki/authority.ts';
 import { withReasons } from '../../scripts/reasons.ts';
@@ -282,6 +284,39 @@ async function damagedMessage(): Promise<string> {
   return plan({ resolved, facts, policy, clock: goodClock, now: start }).decisions.at(-1)?.message ?? '';
 }
 
+function unknownMessage(): string {
+  const files = { certFile: `${pkiDir}/etcd/ca.crt`, keyFile: `${pkiDir}/etcd/ca.key` };
+  const etcdCa = { ...signer, name: 'etcd-ca', location: { kind: 'pemPair', ...files }, owned: false } as const;
+  const leaves = ['etcd-server', 'etcd-peer', 'etcd-healthcheck-client', 'apiserver-etcd-client'];
+  const own = ca('93a1c7e0'.repeat(8), [-1, 3649], { subject: 'CN=etcd-ca' });
+  const unknownTo = { leaves, issuer: 'CN=etcd-ca', keyId: '5d0c42b1'.repeat(5) };
+  const facts = new Map<string, ArtefactFacts>([['etcd-ca', { ...present(own), unknownTo }]]);
+  const resolved = { name: 'kubeadm', artefacts: [etcdCa] };
+  return plan({ resolved, facts, policy: onlyWhenExpired, clock: goodClock, now: start }).decisions[0]?.message ?? '';
+}
+
+/** Of a pair and a kubeconfig in whose places lie files of others. */
+function othersMessages(): string[] {
+  const pair = { kind: 'pemPair', certFile: `${pkiDir}/apiserver.crt`, keyFile: `${pkiDir}/apiserver.key` } as const;
+  const kubeconfig = { kind: 'kubeconfig', file: '/etc/kubernetes/scheduler.conf', endpoint: 'local' } as const;
+  const keyOfSsh = Buffer.from('-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n');
+  const places = [
+    [pair, pemFilesLayout(pair), { role: 'tls.key', file: pair.keyFile, bytes: keyOfSsh }],
+    [
+      kubeconfig,
+      kubeconfigLayout(kubeconfig),
+      { role: 'kubeconfig', file: kubeconfig.file, bytes: Buffer.from('A=b\n') },
+    ],
+  ] as const;
+  return places.map(([location, layout, part]) => {
+    const { foreign = '' } = layout.understand([part]) ?? {};
+    const fact = { state: 'broken', problem: 'foreign', message: foreign, isOtherDocument: true } as const;
+    const resolved = { name: 'kubeadm', artefacts: [{ ...target, location }] };
+    const facts = new Map<string, ArtefactFacts>([[target.name, { ...fact, version: '1' }]]);
+    return plan({ resolved, facts, policy: onlyWhenExpired, clock: goodClock, now: start }).decisions[0]?.message ?? '';
+  });
+}
+
 const pkiDir = '/etc/kubernetes/pki';
 
 async function diskMessage(code: string): Promise<string> {
@@ -370,7 +405,9 @@ describe('docs/troubleshooting.md', () => {
       configMessage(),
       externalMessage(),
       unconfirmedMessage(),
+      unknownMessage(),
       await damagedMessage(),
+      ...othersMessages(),
       await diskMessage('EBUSY'),
       await diskMessage('EPERM'),
       await kubeadmMessage(),
@@ -381,7 +418,7 @@ describe('docs/troubleshooting.md', () => {
 
   it('quotes messages as the program prints them', () => {
     expect(printed.filter((message) => !documented.includes(message))).toEqual([]);
-    expect(new Set(printed).size).toBe(27);
+    expect(new Set(printed).size).toBe(30);
   });
 
   it('quotes nothing that is not in the code', () => {

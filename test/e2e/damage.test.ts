@@ -1,5 +1,5 @@
 // One node and what can happen to its certificates: all or some have expired, while it was off or while it stood still;
-// files are gone or garbage; the power fails in the middle of the repair; the disk is full.
+// files are gone or torn; the power fails in the middle of the repair; the disk is full.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
@@ -84,11 +84,12 @@ describe('a node whose files are damaged', () => {
   // An absent super-admin.conf or admin.conf is no damage: people remove them from their machines.
   const every = leaves.flatMap((leaf) => filesOf(leaf));
   const admin = '/etc/kubernetes/admin.conf';
-  const remove = (path: string): string => (path === admin ? `echo garbage > ${path}` : `rm -f ${path}`);
+  const remove = (path: string): string => (path === admin ? `: > ${path}` : `rm -f ${path}`);
 
   it.each([
     ['is gone', remove],
-    ['is garbage', (path: string) => `echo garbage > ${path}`],
+    ['is full of zeros', (path: string) => `head -c 900 /dev/zero > ${path}`],
+    ['is cut off', (path: string) => `truncate -s 300 $(readlink -f ${path})`],
     ['is empty', (path: string) => `: > ${path}`],
   ])('repairs every leaf of which a file %s', async (_, damage) => {
     const { node } = cluster;
@@ -100,9 +101,11 @@ describe('a node whose files are damaged', () => {
     expect(await leafProblems(node, all)).toEqual([]);
   });
 
-  it('comes back when some are gone and others garbage, all at once', async () => {
+  it('comes back when some are gone and others full of zeros, all at once', async () => {
     await comesBack((node) =>
-      node.atBoot(every.map((path, index) => (index % 2 === 0 ? remove(path) : `echo garbage > ${path}`)).join('\n')),
+      node.atBoot(
+        every.map((path, index) => (index % 2 === 0 ? remove(path) : `head -c 900 /dev/zero > ${path}`)).join('\n'),
+      ),
     );
   });
 });

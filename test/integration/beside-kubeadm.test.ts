@@ -150,7 +150,7 @@ describe('a kubeadm that a run of ours sees', () => {
   afterAll(() => running?.[Symbol.asyncDispose]());
 
   it('keeps it from writing what it has found broken, until it has ended', async () => {
-    await writeFile(path('pki/apiserver-kubelet-client.crt'), 'garbage');
+    await writeFile(path('pki/apiserver-kubelet-client.crt'), '');
     const values = { root: running.machine.root, kubeadm: running.kubeadmFile, node: process.execPath, program };
     const given = Object.entries(values).map(([name, value]) => `${name}=${value}`);
     const { stdout } = await running.inNetwork('unshare', ...unseen, 'env', ...given, 'sh', '-c', inTurn);

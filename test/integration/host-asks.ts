@@ -107,7 +107,7 @@ export function hostAsks(world: () => RunningMachine): void {
   describe('the life of certificates', () => {
     const leaf = 'pki/apiserver-kubelet-client.crt';
     const daysAfterRepair = async (...flags: readonly string[]): Promise<number> => {
-      await writeFile(machine.path(leaf), 'garbage');
+      await writeFile(machine.path(leaf), '');
       const { code, stderr } = await run(...flags);
       expect(code, stderr).toBe(0);
       return Math.round(((await notAfter(leaf)) - Date.now()) / day);

@@ -239,7 +239,7 @@ describe('one leaf', () => {
     const untouched = await others();
     const harms: readonly ((path: string) => Promise<void>)[] = [
       (path) => rm(path),
-      (path) => writeFile(path, 'garbage\n\0'),
+      (path) => writeFile(path, '\0'.repeat(512)),
       (path) => writeFile(path, ''),
     ];
     for (const [at, harm] of harms.entries()) {

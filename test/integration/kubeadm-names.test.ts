@@ -52,7 +52,7 @@ describe('a run on a machine of kubeadm', { concurrent: false }, () => {
     ['an empty key', 'sa.key', 'empty', 'sa.key\\" is empty'],
     ['an empty public key', 'sa.pub', 'empty', 'sa.pub\\" is empty'],
     ['a lost key', 'sa.key', 'absent', 'sa.key\\" is absent'],
-    ['the public key of another one', 'sa.pub', 'other', 'does not belong to'],
+    ['the public key of another one', 'sa.pub', 'other', 'sa.pub\\" does not hold the public key of'],
   ])(
     'reports %s of service accounts to be brought by hand, and writes neither file',
     async (_, name, state, message) => {

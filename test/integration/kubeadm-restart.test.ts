@@ -73,7 +73,7 @@ const of = (lines: readonly Line[], event: string): readonly string[] =>
 
 it('restarts the scheduler once, and proves that it and the API server use what was renewed', async () => {
   const scheduler = processes.get('kube-scheduler');
-  for (const name of ['scheduler.conf', 'pki/apiserver.crt']) await writeFile(machine.path(name), 'garbage');
+  for (const name of ['scheduler.conf', 'pki/apiserver.crt']) await writeFile(machine.path(name), '');
   const first = await recover();
   expect(first.code, first.stderr).toBe(0);
   expect(of(first.lines, 'restart.done')).toEqual(['kube-scheduler']);
@@ -88,7 +88,7 @@ it('restarts the scheduler once, and proves that it and the API server use what 
 });
 
 it('restarts nobody for what is read without a restart', async () => {
-  await writeFile(machine.path('pki/apiserver-kubelet-client.crt'), 'garbage');
+  await writeFile(machine.path('pki/apiserver-kubelet-client.crt'), '');
   const { code, stderr, lines } = await recover();
   expect(code, stderr).toBe(0);
   expect(of(lines, 'restart.done')).toEqual([]);
@@ -98,7 +98,7 @@ it('restarts nobody for what is read without a restart', async () => {
 it('restarts the kubelet once, and proves that its new identity renews the Lease of its node', async () => {
   const kubelet = processes.get('kubelet');
   await eventually(() => expect(kubelet?.logTail()).toContain('lease.coordination.k8s.io/node1'));
-  await writeFile(machine.path('kubelet.conf'), 'garbage');
+  await writeFile(machine.path('kubelet.conf'), '');
   const { code, stderr, lines } = await recover();
   expect(code, stderr).toBe(0);
   expect(of(lines, 'restart.done')).toEqual(['kubelet']);

@@ -132,7 +132,7 @@ describe('status where kubeadm gives up', () => {
 
   it('tells of a certificate that cannot be read, and of the others', async () => {
     await using machine = await pristine.copy();
-    await writeFile(machine.path('pki/apiserver.crt'), 'hello\n');
+    await writeFile(machine.path('pki/apiserver.crt'), '-----BEGIN CERTIFICATE-----\nhello\n');
     expect((await machine.kubeadm('certs', 'check-expiration')).code).toBe(1);
     const { stdout, code } = await machine.status();
     expect(stdout).toMatch(/^apiserver +<unreadable> +ca +no +$/m);

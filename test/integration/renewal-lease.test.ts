@@ -85,7 +85,7 @@ it('waits while another node renews', async () => {
 
 it('repairs what is broken all the same', async () => {
   const file = machine.path('pki/apiserver-kubelet-client.crt');
-  await writeFile(file, 'garbage');
+  await writeFile(file, '');
   const { code, stderr } = await run('--restart');
   expect(code, stderr).toBe(0);
   expect(await readFile(file, 'utf8')).toContain('BEGIN CERTIFICATE');

@@ -311,8 +311,32 @@ describe('discovery of a machine', () => {
     expect((await found()).parameters['nodeName']).toEqual(['from-etcd']);
   });
 
+  it.each([
+    ['the name of the machine, and its etcd', { etcd: 'node-1', hostname: 'node-1' }, 'node-1'],
+    ['the name of the machine alone', { hostname: 'node-1' }, 'node-1'],
+    ['the name of the machine, which the network has given it', { hostname: 'dhcp-17', static: 'node-1' }, 'worker-9'],
+    ['no name of its own yet', { hostname: 'localhost.localdomain' }, 'worker-9'],
+    ['the name of the machine, and a cloud names the node', { hostname: 'ip-10-0-0-1', cloud: 'aws' }, 'worker-9'],
+    ['the name of the machine, and a cloud outside names it', { hostname: 'node-1', cloud: 'external' }, 'node-1'],
+    ['the name of the machine, and etcd has that of the kubelet', { etcd: 'worker-9', hostname: 'node-1' }, 'worker-9'],
+    ['its etcd, and the machine has that of the kubelet', { etcd: 'e1', hostname: 'Worker-9' }, 'worker-9'],
+  ])('knows the node where its kubelet is worker-9 and against that stands %s', async (_, names, node) => {
+    const ca = await createAuthority(join(root, 'ca'), { commonName: 'ca' });
+    const identity = { commonName: 'system:node:worker-9', organization: 'system:nodes' };
+    const leaf = await createLeaf(join(root, 'leaf'), ca, identity);
+    const { hostname, etcd: member, cloud } = { etcd: undefined, cloud: undefined, ...names };
+    await put('/etc/kubernetes/manifests/kube-apiserver.yaml', apiServer);
+    if (member !== undefined) await put('/etc/kubernetes/manifests/etcd.yaml', manifest('etcd', `name=${member}`));
+    if (cloud !== undefined)
+      await put('/var/lib/kubelet/kubeadm-flags.env', `KUBELET_KUBEADM_ARGS="--cloud-provider=${cloud}"\n`);
+    await put('/var/lib/kubelet/pki/kubelet-client-current.pem', await readFile(leaf.cert, 'utf8'));
+    await put('/proc/sys/kernel/hostname', `${hostname}\n`);
+    await put('/etc/hostname', `${'static' in names ? names.static : hostname}\n`);
+    expect((await found()).parameters['nodeName']).toEqual([node]);
+  });
+
   it('takes the address of the default route and the name that the kernel has', async () => {
-    await put('/etc/kubernetes/manifests/kube-apiserver.yaml', 'garbage');
+    await put('/etc/kubernetes/manifests/kube-apiserver.yaml', 'kube-apiserver: [');
     await put('/proc/sys/kernel/hostname', 'Kernel-Name\n');
     await put('/etc/hostname', 'file-name\n');
     await put('/proc/net/route', 'Iface\tDestination\tGateway\ndocker0\t000011AC\t0\neth0\t00000000\t0101A8C0\n');
@@ -323,7 +347,7 @@ describe('discovery of a machine', () => {
   });
 
   it('says what could not be read, and goes on', async () => {
-    await put('/etc/kubernetes/manifests/kube-apiserver.yaml', 'garbage');
+    await put('/etc/kubernetes/manifests/kube-apiserver.yaml', 'kube-apiserver: [');
     await put('/etc/hostname', 'node-1');
     await mkdir(join(root, '/etc/kubernetes/kubelet.conf'), { recursive: true });
     const { notes, parameters } = await found();
@@ -333,6 +357,12 @@ describe('discovery of a machine', () => {
 
   it.each([
     ['an empty machine', []],
+    [
+      'one with empty files in the places of those of a control plane',
+      ['manifests/kube-apiserver.yaml', 'pki/apiserver.crt', 'pki/apiserver.key', 'scheduler.conf'].map(
+        (name) => `/etc/kubernetes/${name}`,
+      ),
+    ],
     ['a worker, which has the CA too', ['/etc/kubernetes/pki/ca.crt', '/etc/kubernetes/kubelet.conf']],
     [
       'a machine that is to join: the CAs have been brought',
@@ -357,14 +387,17 @@ describe('discovery of a machine', () => {
     });
   });
 
-  it.each(['pki/apiserver.crt', 'pki/apiserver.key', 'controller-manager.conf', 'scheduler.conf'])(
-    'knows a control plane that has lost its manifests by %s',
-    async (file) => {
-      await put(`/etc/kubernetes/${file}`, '');
-      await put('/etc/kubernetes/pki/etcd/ca.crt', '');
-      expect((await found()).lacks).toEqual(['externalEtcd']);
-    },
-  );
+  it.each([
+    ['pki/apiserver.crt', '-----BEGIN CERTIFICATE-----\nMII'],
+    ['pki/apiserver.key', '\0\0\0\0'],
+    ['controller-manager.conf', kubeconfig('https://192.0.2.10:6443')],
+    ['scheduler.conf', 'apiVersion: v1\nclusters:\n- clu'],
+    ['manifests/kube-apiserver.yaml', 'apiVersion: v1\nkind: Pod\nmetadata:\n  name: kube-apiserver\n  names: ['],
+  ])('knows a control plane that has lost its manifests by what is in %s', async (file, content) => {
+    await put(`/etc/kubernetes/${file}`, content);
+    await put('/etc/kubernetes/pki/etcd/ca.crt', '');
+    expect((await found()).lacks).toEqual(['externalEtcd']);
+  });
 
   it('gives the preset its environment: what was given, else found', async () => {
     await put('/srv/pki/apiserver.crt', '');
@@ -387,6 +420,17 @@ describe('discovery of a machine', () => {
         'node-1',
       ],
     });
+  });
+
+  it.each([
+    ['controller-manager.conf', 'KUBE_CONTROLLER_MANAGER_ARGS="--v=2"\n'],
+    ['scheduler.conf', 'apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n'],
+    ['pki/apiserver.crt', '-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n'],
+    ['pki/apiserver.key', 'text\n'],
+    ['manifests/kube-apiserver.yaml', 'kind: KubeletConfiguration\n'],
+  ])('takes no name for a sign of a control plane: another document in %s', async (file, content) => {
+    await put(`/etc/kubernetes/${file}`, content);
+    await expect(found()).rejects.toMatchObject({ code: 'ConfigInvalid' });
   });
 
   it('leaves an inventory alone that asks for no discovery', async () => {

@@ -99,7 +99,7 @@ describe('ownContext()', () => {
     [config('kind-kind', kind, ['somebody@other', 'somebody', 'other', 'https://other:6443'])],
     [config('kind-kind', kind, named('staging'), named('prod'))],
   ])('finds that all is of others', (value) => {
-    expect(ownContext(value, known)).toEqual({
+    expect(ownContext(value, known)).toMatchObject({
       foreign: 'its current context "kind-kind" is that of another cluster',
     });
   });

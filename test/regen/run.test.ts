@@ -296,7 +296,11 @@ describe('runRegen() with something broken', () => {
   beforeEach(() => runRegen(world.options()));
 
   it.each([
-    { name: 'a broken certificate', harm: () => writeFile(file('serving.crt'), 'nonsense'), renewed: ['serving'] },
+    {
+      name: 'a broken certificate',
+      harm: () => writeFile(file('serving.crt'), '-----BEGIN CERTIFICATE-----\nAAAA'),
+      renewed: ['serving'],
+    },
     { name: 'a lost key', harm: () => rm(file('serving.key')), renewed: ['serving'] },
     {
       name: 'a key of somebody else',

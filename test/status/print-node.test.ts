@@ -88,7 +88,7 @@ describe('the table', () => {
     );
     const foreign = tell({ 'scheduler.conf': { ...other, authorityIsForeign: true } });
     expect(renderNode(foreign, 'table')).toMatch(
-      /^scheduler\.conf +OTHER CA +nothing now +.* knows its server by another CA than the first certificate of ca$/m,
+      /^scheduler\.conf +OTHER CA +nothing now +.* knows its server by another CA than the own certificate of ca$/m,
     );
     expect(foreign.class).toBe('healthy');
   });

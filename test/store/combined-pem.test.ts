@@ -150,7 +150,7 @@ describe('a combined PEM', () => {
     }
   });
 
-  it.each(['', 'garbage', '-----BEGIN CERTIFICATE-----\nAAAA\n'])(
+  it.each(['', '\0'.repeat(100), '-----BEGIN CERTIFICATE-----\nAAAA\n'])(
     'that is garbage (%j) is told and reissued',
     async (text) => {
       await writeFile(files.server.file, text);

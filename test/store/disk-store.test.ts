@@ -81,12 +81,39 @@ describe('read()', () => {
     expect(await seen()).toEqual(before);
   });
 
-  it('names the file that cannot be read', async () => {
+  it('names the directory in the place of a file, and never writes there', async () => {
     await mkdir(pair.certFile);
-    await expect(createDiskStore().read(pair, signal)).rejects.toMatchObject({
-      code: 'ReadFailed',
-      message: expect.stringContaining(`: "${pair.certFile}": is a directory`) as string,
+    const found = await createDiskStore().read(pair, signal);
+    expect(found).toMatchObject({
+      entries: {},
+      isOtherDocument: true,
+      foreign: expect.stringContaining(`"${pair.certFile}" is a directory`) as string,
     });
+    const version = found?.version ?? '';
+    await expect(createDiskStore().write(pair, first, { version }, signal)).rejects.toThrow('is a directory');
+  });
+
+  it.each([
+    ['an archive', 'tls.crt', Buffer.from('1f8b08000000', 'hex'), 'no certificate but an archive (gzip)'],
+    [
+      'a key of SSH',
+      'tls.key',
+      '-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n',
+      'no private key but a PEM block "OPENSSH',
+    ],
+    ['text', 'tls.crt', 'garbage', 'no certificate but text'],
+    ['a key', 'tls.crt', '-----BEGIN PRIVATE KEY-----\nAAAA\n', 'no certificate but a private key'],
+  ])('names %s in the place of %s, and never writes there', async (_title, half, content, what) => {
+    await put(first);
+    const path = half === 'tls.key' ? pair.keyFile : pair.certFile;
+    await writeFile(path, content);
+    const found = await createDiskStore().read(pair, signal);
+    expect(found).toMatchObject({ isOtherDocument: true, foreign: expect.stringContaining(what) as string });
+    const version = found?.version ?? '';
+    await expect(createDiskStore().write(pair, second, { version }, signal)).rejects.toMatchObject({
+      code: 'WriteFailed',
+    });
+    expect(await readFile(path)).toEqual(Buffer.from(content as string));
   });
 });
 

@@ -257,8 +257,8 @@ describe('a kubeconfig that names files', () => {
 
 describe('a kubeconfig that cannot be understood', () => {
   it.each([
-    { name: 'no YAML', text: 'a: [', problem: 'Cannot parse YAML' },
-    { name: 'no mapping', text: 'just text', problem: 'not a mapping' },
+    { name: 'no YAML', text: 'clusters: [', problem: 'Cannot parse YAML' },
+    { name: 'no mapping', text: 'apiVersi', problem: 'not a mapping' },
     { name: 'without current context', text: 'kind: Config\n', problem: 'no current-context' },
     { name: 'empty', text: '', problem: 'not a mapping' },
     { name: 'with a dangling context', text: 'current-context: a\n', problem: 'no context named "a"' },
@@ -457,7 +457,7 @@ describe('backup()', () => {
     const store = createDiskStore({ backupDir, now });
     expect(await store.backup?.(files.kubelet)).toBeUndefined();
     await renew(files.kubelet);
-    await writeFile(files.kubelet.file, 'garbage: [');
+    await writeFile(files.kubelet.file, 'users: [');
     await renew(files.kubelet, { endpoints: { controlPlane: server } });
     expect(texts(await store.backup?.(files.kubelet))).toEqual(wanted(first, oldCa));
     expect(await createDiskStore().backup?.(files.kubelet)).toBeUndefined();
@@ -466,9 +466,9 @@ describe('backup()', () => {
   it('of an artefact that is overwritten with ever new garbage is not pushed out', async () => {
     await renew(files.admin);
     for (let turn = 0; turn < 7; turn += 1) {
-      await writeFile(files.admin.file, `garbage ${turn}`);
+      await writeFile(files.admin.file, `clusters: [${turn}`);
       expect(await renew(files.admin)).toBe('written');
-      await writeFile(files.admin.file, `other garbage ${turn}`);
+      await writeFile(files.admin.file, `clusters: [${turn}, [`);
       await renew(files.admin);
     }
     expect(texts(await createDiskStore({ backupDir }).backup?.(files.admin))).toEqual(wanted(first, oldCa));

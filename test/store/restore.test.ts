@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -78,12 +78,12 @@ describe('listGenerations()', () => {
     expect(found.every(({ problem }) => problem === undefined)).toBe(true);
   });
 
-  it('says of garbage that it is of no use', async () => {
-    await writeFile(files.pair.certFile, 'garbage');
+  it('says of a torn file that it is of no use', async () => {
+    await writeFile(files.pair.certFile, '-----BEGIN CERTIFICATE-----\nAAAA');
     await write(files.pair, second);
     const [found] = await listGenerations(artefacts, options);
     expect(found?.notAfter).toBeUndefined();
-    expect(found?.problem).toContain('Cannot read certificates');
+    expect(found?.unusable).toContain('Cannot read certificates');
   });
 
   const stray: readonly [string, string, (generation: string) => unknown][] = [
@@ -189,6 +189,28 @@ describe('restoreGeneration()', () => {
       code: 'MaterialInvalid',
     });
     expect(await snapshot()).toEqual(before);
+  });
+
+  it('puts back any bytes that were replaced, where they are wanted as they were', async () => {
+    await write(files.admin, second); // a torn one is made like its copy
+    await write(files.pair, second);
+    const torn = {
+      [files.pair.keyFile]: '\0'.repeat(700),
+      [files.pair.certFile]: '',
+      [files.admin.file]: 'clusters: [',
+    };
+    for (const [path, content] of Object.entries(torn)) await writeFile(path, content);
+    for (const { location } of artefacts.slice(0, 2)) await write(location, second);
+    const { mode } = await stat(files.pair.keyFile);
+    for (const { location } of artefacts.slice(0, 2)) {
+      await expect(restoreGeneration({ location, generation: '000002' }, options)).rejects.toThrow('Cannot');
+      const asItWas = { ...options, asItWas: true };
+      expect(await restoreGeneration({ location, generation: '000002' }, asItWas)).toBe('restored');
+      expect(await restoreGeneration({ location, generation: '000001' }, options)).toBe('restored');
+      expect(await restoreGeneration({ location, generation: '000002' }, asItWas)).toBe('restored');
+    }
+    for (const [path, content] of Object.entries(torn)) expect(await readFile(path, 'utf8')).toBe(content);
+    expect((await stat(files.pair.keyFile)).mode).toBe(mode);
   });
 
   it('says that there is no such generation', async () => {

@@ -1,5 +1,5 @@
 // A link that leads to the file of another artefact: neither is written.
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -70,11 +70,12 @@ it('a leaf that is a link to its CA is not written, and the CA stays', async () 
 
 it('a key that is a link to that of the service accounts is not written', async () => {
   await put('apiserver', first);
-  await writeFile(path('sa.key'), 'of the service accounts');
+  const key = '-----BEGIN PRIVATE KEY-----\nof the service accounts\n';
+  await writeFile(path('sa.key'), key);
   await rm(path('apiserver.key'));
   await symlink('sa.key', path('apiserver.key'));
   expect(await renew('apiserver')).toContain('which belongs to the service accounts');
-  expect(await readFile(path('sa.key'), 'utf8')).toBe('of the service accounts');
+  expect(await readFile(path('sa.key'), 'utf8')).toBe(key);
 });
 
 it('half a pair that is that of another leaf is not written', async () => {
@@ -92,6 +93,27 @@ it('a pair that is another leaf’s as a whole is one with it', async () => {
   expect(await readFile(path('apiserver.key'), 'utf8')).toBe(
     Buffer.from(second.entries[privateKeyKey] ?? '').toString(),
   );
+});
+
+it('two that are one pair by links are written one after the other, and the second sees the first', async () => {
+  await put('apiserver', first);
+  for (const end of ['crt', 'key']) await symlink(`apiserver.${end}`, path(`etcd-client.${end}`));
+  for (let round = 0; round < 10; round += 1) {
+    const stores = ['apiserver', 'etcd-client'].map((name) => ({ name, store: createDiskStore({ owners }) }));
+    const seen = await Promise.all(stores.map(({ name, store }) => store.read(at(name), signal)));
+    const next = round % 2 === 0 ? second : first;
+    const writes = stores.map(({ name, store }, index) =>
+      store.write(at(name), next, { version: seen[index]?.version ?? '' }, signal),
+    );
+    expect((await Promise.all(writes)).toSorted()).toEqual(['conflict', 'written']);
+    expect(await readFile(path('apiserver.key'))).toEqual(Buffer.from(next.entries[privateKeyKey] ?? ''));
+  }
+  expect((await readdir(pki)).toSorted()).toEqual([
+    'apiserver.crt',
+    'apiserver.key',
+    'etcd-client.crt',
+    'etcd-client.key',
+  ]);
 });
 
 it('links of another artefact that lead in a circle keep nothing from being written', async () => {

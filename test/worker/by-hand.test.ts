@@ -1,7 +1,11 @@
 import { X509Certificate } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parsePrivateKey } from '../../lib/pki/key.ts';
-import { lifeProblem, makeNodeCertificate } from '../../lib/worker/by-hand.ts';
+import { lifeProblem, makeNodeCertificate, readSigningAuthority } from '../../lib/worker/by-hand.ts';
+import { authority } from '../pki/authority.ts';
 import { nodeAuthority } from './node-pair.ts';
 
 const now = new Date('2026-06-01T00:00:00Z');
@@ -38,5 +42,21 @@ describe('makeNodeCertificate()', () => {
     expect(made.keyUsage).toEqual(['1.3.6.1.5.5.7.3.2']);
     expect(new Date(made.validTo)).toEqual(new Date('2027-06-01T00:00:00Z'));
     expect(new Date(made.validFrom)).toEqual(new Date('2026-05-31T23:55:00Z'));
+  });
+});
+
+describe('readSigningAuthority()', () => {
+  it('takes the CA of the key, whatever stands before it', async () => {
+    const [former, own] = [await authority(), await nodeAuthority()];
+    const directory = await mkdtemp(join(tmpdir(), 'by-hand-'));
+    try {
+      const [certFile, keyFile] = [join(directory, 'ca.crt'), join(directory, 'ca.key')];
+      await writeFile(certFile, former.certificate.pem + own.certificate.pem);
+      await writeFile(keyFile, own.key.pem, { mode: 0o600 });
+      const { certificate } = await readSigningAuthority(certFile, keyFile);
+      expect(certificate.pem).toBe(own.certificate.pem);
+    } finally {
+      await rm(directory, { recursive: true });
+    }
   });
 });

@@ -24,7 +24,7 @@ export async function heldByKubeconfig(
   text: MachineFiles['text'],
 ): Promise<HeldByKubeconfig | undefined> {
   const view = readKubeconfigView(file, Buffer.from((await text(file)) ?? ''), {});
-  if (!('certificate' in view)) return undefined;
+  if (!('user' in view)) return undefined;
   const { certificate, server } = view;
   return { server, namesCertificate: certificate.kind !== 'none', leaf: await leafOf(certificate, text) };
 }

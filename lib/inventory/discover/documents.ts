@@ -1,7 +1,7 @@
 // What the files of a kubeadm machine say, as far as discovery asks: flags of a static pod, servers and users of a
 // kubeconfig, one field of the kubelet's configuration. Pure. A text that is not what it should be gives undefined.
 import { posix } from 'node:path';
-import { type KnownServers, ownContext } from '../../kubeconfig/document.ts';
+import { isTornOfOthers, type KnownServers, ownContext } from '../../kubeconfig/document.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
 import { argumentsOf, type ComponentCommand, type Mount, valuesIn } from './component-settings.ts';
@@ -115,7 +115,7 @@ export function kubeconfigOf(yaml: string, known: KnownServers = {}): Kubeconfig
   const config = yamlMapping(yaml);
   if (config === undefined) return undefined;
   const own = ownContext(config, known);
-  if ('foreign' in own) return {};
+  if ('foreign' in own || ('problem' in own && isTornOfOthers(yaml, known))) return {};
   const named = (group: string, field: string, name: unknown): Mapping => {
     const entries = list(config[group]).map(mapping);
     const chosen = entries.find((entry) => entry['name'] === name) ?? (entries.length === 1 ? entries[0] : undefined);

@@ -4,7 +4,6 @@
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { RecoveryError } from '../../errors.ts';
-import { otherDocument } from '../../kubeconfig/other-document.ts';
 import { staticPods } from '../../components.ts';
 import type { Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
@@ -14,6 +13,7 @@ import { flagsOf } from './documents.ts';
 import { isOnMachine, type MachineFiles, readerBelow } from './machine-files.ts';
 import type { SettingsHere } from './named-files.ts';
 import { readStaticPods, type StaticPods } from './pod-manifests.ts';
+import { isSignOfControlPlane } from './signs.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
 
 /** `reads`: by component of an adopted machine, the files that its flags name. */
@@ -65,22 +65,23 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     manifests,
     kubeletConfiguration: join(kubeletDir, 'config.yaml'),
     units: readerBelow(root),
-    // Beside a machine whose files lie elsewhere run the components of another one.
-    processes: kubernetesDir === directoriesOfKubeadm({}).kubernetesDir ? readerBelow(root) : undefined,
+    processes: isOfThisSystem(kubernetesDir) ? readerBelow(root) : undefined,
   });
   const pkiDir = question.shown?.(settings) ?? directories.pkiDir;
   const others = {
     'controller-manager.conf': await text(join(kubernetesDir, 'controller-manager.conf')),
     'scheduler.conf': await text(join(kubernetesDir, 'scheduler.conf')),
   };
-  // Services have files of these names, too: their environment, a configuration.
-  const kubeconfigs = Object.entries(others).flatMap(([name, content = '']) =>
-    otherDocument(content) === undefined ? [join(kubernetesDir, name)] : [],
-  );
-  const signs = [manifest, join(pkiDir, 'apiserver.crt'), join(pkiDir, 'apiserver.key'), ...kubeconfigs];
   const apiServerManifest = manifests['kube-apiserver'];
-  const there = await Promise.all(signs.map((path) => isOnMachine(join(root, path))));
-  const isControlPlane = apiServerManifest !== undefined || there.includes(true);
+  const signs = {
+    ...others,
+    manifest: apiServerManifest ?? (await text(manifest)),
+    'apiserver.crt': await text(join(pkiDir, 'apiserver.crt')),
+    'apiserver.key': await text(join(pkiDir, 'apiserver.key')),
+  };
+  // What may not be looked at is there all the same.
+  const isShut = unread.some((note) => /\b(EACCES|EPERM)\b/.test(note));
+  const isControlPlane = isShut || isSignOfControlPlane(signs);
   // As kubeadm's guide for an etcd of several machines makes them ("Set up a High Availability etcd Cluster with kubeadm").
   if (!isControlPlane && manifests['etcd'] === undefined) {
     const message =
@@ -94,7 +95,8 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));
   const here = addresses();
   const address = defaultAddress((await text('/proc/net/route')) ?? '', here);
-  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses: Object.values(here).flat() };
+  const kubelet = settings['kubelet']?.values;
+  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses: Object.values(here).flat(), kubelet };
   const discovery = decideKubeadm(sight, given);
   const reads = readByAdopted(manifests);
   const without = isControlPlane ? [] : [...staticPods, ...(files.kubeletKubeconfig === undefined ? ['kubelet'] : [])];
@@ -129,6 +131,9 @@ async function doubtOfAdopted(adopted: Adopted): Promise<string | undefined> {
   return `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
 }
 
+/** Beside a machine whose files lie elsewhere run the components of another one, and the host name is that of another one. */
+const isOfThisSystem = (kubernetesDir: string): boolean => kubernetesDir === directoriesOfKubeadm({}).kubernetesDir;
+
 interface Gathering {
   readonly directories: KubeadmQuestion['directories'];
   readonly manifests: StaticPods['manifests'];
@@ -147,7 +152,7 @@ async function textsOf({ directories, manifests, settings, others, text }: Gathe
   return {
     apiServerManifest: manifests['kube-apiserver'],
     etcdManifest: manifests['etcd'],
-    kubeletConfiguration: await text(join(kubeletDir, 'config.yaml')),
+    kubeletConfiguration: await text(told('config') ?? join(kubeletDir, 'config.yaml')),
     kubeletFlags: await text(join(kubeletDir, 'kubeadm-flags.env')),
     kubeletCertificate: await text(join(told('cert-dir') ?? join(kubeletDir, 'pki'), 'kubelet-client-current.pem')),
     kubeletKubeconfig: await text(told('kubeconfig') ?? join(kubernetesDir, 'kubelet.conf')),
@@ -156,6 +161,8 @@ async function textsOf({ directories, manifests, settings, others, text }: Gathe
     otherKubeconfigs: [superAdminKubeconfig, ...Object.values(others)],
     // The name that the kubelet takes for itself, and the one of the last start of the machine.
     hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
+    staticHostname: isOfThisSystem(kubernetesDir) ? await text('/etc/hostname') : undefined,
+    authorities: await text(join(pkiDir, 'ca.crt')),
     apiServerCertificate: await text(join(pkiDir, 'apiserver.crt')),
     etcdCertificates: [await text(join(pkiDir, 'etcd/server.crt')), await text(join(pkiDir, 'etcd/peer.crt'))],
   };

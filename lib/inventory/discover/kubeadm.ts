@@ -2,7 +2,8 @@
 // Every source may be missing or garbage: then the next one holds, in the end what kubeadm itself takes by default. What
 // the administrator gave beats all of it. Sources of each value, best first:
 //
-//   nodeName            the kubelet's certificate, --hostname-override, etcd's --name, the host name
+//   nodeName            the kubelet's certificate where one of these has the same name: --hostname-override, etcd's
+//                       --name, the host name of the machine; else these, in this order
 //   advertiseAddress    kube-apiserver --advertise-address, etcd's URLs, kubeconfigs' servers and present certificates
 //                       (address-witnesses.ts), the address of the default route
 //   serviceIP           kube-apiserver --service-cluster-ip-range, else 10.96.0.0/12
@@ -11,9 +12,12 @@
 //   stackedEtcd, else externalEtcd: the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, the CA of etcd
 import { isIP } from 'node:net';
 import { bareHost, isLoopbackHost } from '../../address.ts';
+import type { KnownServers } from '../../kubeconfig/document.ts';
+import { issuedHere } from '../../pki/issued-here.ts';
 import { checkedHostname } from '../values.ts';
 import type { Endpoints, Feature, Parameters } from '../model.ts';
 import type { Environment } from '../resolve.ts';
+import type { ValuesByFlag } from './component-settings.ts';
 import { witnessedAddresses, witnessedPort } from './address-witnesses.ts';
 import {
   clusterDomainOf,
@@ -41,6 +45,10 @@ export interface KubeadmFiles {
   readonly otherKubeconfigs?: readonly (string | undefined)[];
   readonly superAdminKubeconfig?: string | undefined;
   readonly hostname?: string | undefined;
+  /** The name that the machine has at each start (/etc/hostname). */
+  readonly staticHostname?: string | undefined;
+  /** The CAs by which the API server knows its clients. */
+  readonly authorities?: string | undefined;
   readonly apiServerCertificate?: string | undefined;
   /** Serving and peer certificates of etcd. */
   readonly etcdCertificates?: readonly (string | undefined)[];
@@ -55,6 +63,8 @@ export interface KubeadmSight {
   readonly address?: string | undefined;
   /** All that this machine has now. */
   readonly ownAddresses?: readonly string[];
+  /** Flags of the kubelet, from its unit. */
+  readonly kubelet?: ValuesByFlag | undefined;
 }
 
 export interface KubeadmFindings {
@@ -76,7 +86,7 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
   const etcd: Flags = flagsOf(files.etcdManifest ?? '') ?? new Map<string, string>();
   const asked = given.parameters ?? {};
 
-  const nodeName = first(asked['nodeName'], nodeNames(files, etcd));
+  const nodeName = first(asked['nodeName'], nodeNames(sight, etcd));
   const kubeconfigs = kubeconfigsIn(files);
   const witnessed = witnessedAddresses({
     kubeconfigs,
@@ -88,7 +98,8 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
   const advertised = first(asked['advertiseAddress'], addresses);
   const port = apiServer.get('secure-port') ?? witnessedPort(kubeconfigs, advertised ?? '');
   const local = given.endpoints?.local ?? urlOf(advertised, port);
-  const known = { ...given.endpoints, ...(local !== undefined && { local }) };
+  const issued = issuedHere(files.authorities);
+  const known = { ...given.endpoints, ...(local !== undefined && { local }), issued };
   const server = first(given.endpoints?.controlPlane, servers(files, advertised, known));
   const range =
     firstServiceIp(apiServer.get('service-cluster-ip-range') ?? '') ?? firstServiceIp(defaults.serviceRange);
@@ -105,7 +116,11 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
   };
   return {
     parameters: { ...found, ...asked },
-    endpoints: { ...(controlPlane !== undefined && { controlPlane }), ...(local !== undefined && { local }) },
+    endpoints: {
+      ...(controlPlane !== undefined && { controlPlane }),
+      ...(local !== undefined && { local }),
+      ...(issued !== undefined && { authorities: files.authorities ?? '' }),
+    },
     lacks: given.lacks ?? [
       isStacked({ ...sight, apiServer, advertised }) ? 'externalEtcd' : 'stackedEtcd',
       ...(isBeforeClusterAdmins(files) ? (['clusterAdmins'] as const) : []),
@@ -142,18 +157,31 @@ function named(text: string | undefined): readonly string[] {
   return name === undefined ? [] : [name];
 }
 
-function nodeNames(files: KubeadmFiles, etcd: Flags): readonly (string | undefined)[] {
-  const { kubeletCertificate, kubeletKubeconfig, kubeletFlags, hostname } = files;
-  const identities = [
+/**
+ * The name in the kubelet's credentials counts unless all that names this machine has another one: then they are those of
+ * another node, and the kubelet is refused with them (plugin/pkg/admission/noderestriction).
+ */
+function nodeNames({ files, kubelet }: KubeadmSight, etcd: Flags): readonly (string | undefined)[] {
+  const { kubeletCertificate, kubeletKubeconfig, kubeletFlags = '', hostname, staticHostname } = files;
+  const [identity] = [
     commonNameOf(Buffer.from(kubeletCertificate ?? '')),
     kubeconfigOf(kubeletKubeconfig ?? '')?.commonName,
-  ];
-  return [
-    ...identities.map((name) => (name?.startsWith(nodePrefix) === true ? name.slice(nodePrefix.length) : undefined)),
-    flagInEnv(kubeletFlags ?? '', 'hostname-override'),
-    etcd.get('name'),
-    hostname?.trim().toLowerCase(),
-  ];
+  ].flatMap((name) => (name?.startsWith(nodePrefix) === true ? name.slice(nodePrefix.length) : []));
+  const flag = (name: string): string | undefined => kubelet?.get(name)?.at(-1) ?? flagInEnv(kubeletFlags, name);
+  const told = [flag('hostname-override'), etcd.get('name')];
+  const present = nameOfHost(hostname);
+  // A network may have given it another name, or none yet. Cloud providers within the kubelet have names of their own.
+  const isSettled = present !== undefined && present === nameOfHost(staticHostname) && !present.startsWith('localhost');
+  const isNamedByCloud = !['', 'external'].includes(flag('cloud-provider') ?? '');
+  const witnesses = [...told, isSettled && !isNamedByCloud ? present : undefined].filter((name) => name !== undefined);
+  const isOfOther = witnesses.length > 0 && identity !== undefined && ![...witnesses, present].includes(identity);
+  return isOfOther ? witnesses : [identity, ...told, present];
+}
+
+/** As the kubelet takes it (pkg/util/node, GetHostname). */
+function nameOfHost(text: string | undefined): string | undefined {
+  const name = text?.trim().toLowerCase();
+  return name === '' ? undefined : name;
 }
 
 /** The components' own first: they name this machine. */
@@ -180,7 +208,7 @@ function advertisedAddresses(apiServer: Flags, etcd: Flags): readonly (string | 
 function servers(
   { kubeletKubeconfig, adminKubeconfig, otherKubeconfigs = [] }: KubeadmFiles,
   advertised: string | undefined,
-  known: Endpoints,
+  known: KnownServers,
 ): readonly (string | undefined)[] {
   const all = [adminKubeconfig, kubeletKubeconfig, ...otherKubeconfigs].map(
     (yaml) => kubeconfigOf(yaml ?? '', known)?.server,

@@ -1,0 +1,37 @@
+// What is configured about CAs in files of this host, whose key may be on other machines too.
+import * as z from 'zod';
+
+const fingerprintWanted = 'the SHA-256 fingerprint of a CA certificate, such as "SHA256:" and 64 hexadecimal digits';
+
+/** In one piece, or as openssl prints it (`openssl x509 -noout -fingerprint -sha256`); lower-case hex. */
+function parseFingerprint(text: string): string | undefined {
+  const [, digits = ''] = /^(?:SHA256:|sha256 Fingerprint=)([0-9a-f:]+)$/i.exec(text.trim()) ?? [];
+  const hex = digits.replaceAll(':', '').toLowerCase();
+  return hex.length === 64 ? hex : undefined;
+}
+
+export const authoritySettings = {
+  caRenewal: z
+    .enum(['SameKey', 'Report'])
+    .default('SameKey')
+    .describe(
+      'A CA in files that has expired (with renewBefore: is due) and whose key is here: SameKey (default), it is renewed with that key; Report, only reported',
+    ),
+  // The text stays as it is: flags and file are merged as they are written, and read then.
+  acceptCa: z
+    .array(
+      z.string({ error: fingerprintWanted }).refine((text) => parseFingerprint(text) !== undefined, {
+        error: fingerprintWanted,
+      }),
+    )
+    .default([])
+    .describe(
+      'Fingerprints (SHA256:...) of CAs in files that may sign although all that lies here was signed by another one, as after a CA was replaced on purpose',
+    ),
+};
+
+/** Undefined where none was accepted. */
+export function acceptedAuthoritiesOf(acceptCa: readonly string[]): ReadonlySet<string> | undefined {
+  const prints = acceptCa.flatMap((text) => parseFingerprint(text) ?? []);
+  return prints.length === 0 ? undefined : new Set(prints);
+}

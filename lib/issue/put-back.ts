@@ -1,0 +1,69 @@
+// A signer's certificate as its copies have it, in the place of one that is damaged or lost. Nothing is signed for that.
+import { RecoveryError } from '../errors.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import type { Signer } from '../inventory/model.ts';
+import { encodeBundle } from '../pki/bundle.ts';
+import { type Certificate, isSame, wholeCertificates } from '../pki/certificate.ts';
+import { isDamaged, resembles, resemblesDer } from '../pki/damage.ts';
+import { keyMatches, usableKey } from '../pki/key.ts';
+import { isSignedByKey } from '../pki/verify.ts';
+import { authorityKey, locationText } from '../store/store.ts';
+import type { Ingredients, Issued } from './ingredients.ts';
+import { annotationsOf } from './metadata.ts';
+import { replaceInFile } from './signer-file.ts';
+
+/**
+ * The key stays what it is. Whatever else is in a file of whole blocks stays in its place; of a torn one, or one that is gone,
+ * what is whole stays behind the certificate, with the former CAs that its kubeconfigs hold. Throws MaterialInvalid where a
+ * key that is there belongs to another certificate.
+ */
+export function putBack({ name, location }: Signer, copy: Certificate, from: Ingredients): Issued {
+  const { [certificateKey]: damaged, [privateKeyKey]: keyPem } = from.material.get(name)?.entries ?? {};
+  const what = locationText(location);
+  // An encrypted key, or one that is damaged itself, is left where it is.
+  const key = keyPem === undefined ? undefined : usableKey(keyPem, what);
+  if (key !== undefined && !keyMatches(copy, key)) {
+    throw new RecoveryError('MaterialInvalid', `Cannot put back ${what}: its key does not belong to the copy`);
+  }
+  const whole = damaged === undefined ? [] : wholeCertificates(damaged);
+  const others = whole.filter((one) => !isDamaged(one, whole) && !resembles(one, copy));
+  const isOwn = (der: Buffer): boolean => resemblesDer(der, copy.x509.raw);
+  const goes = (one: Certificate): boolean => isDamaged(one, whole);
+  const inPlace = damaged && replaceInFile({ former: damaged, isOwn, made: copy, goes });
+  const former = inPlace === undefined ? formerAuthorities(name, copy, from) : [];
+  const certificates = [copy, ...others, ...former.filter((one) => !others.some((other) => isSame(one, other)))];
+  return {
+    entries: {
+      [certificateKey]: inPlace ?? Buffer.from(encodeBundle(certificates)),
+      ...(key !== undefined && keyPem !== undefined && { [privateKeyKey]: keyPem }),
+    },
+    annotations: annotationsOf(location, copy),
+    certificates,
+  };
+}
+
+/**
+ * Valid CAs beside the copy in kubeconfigs that are former ones of this signer: one that has signed what the signer signs, or
+ * that has its name and is known to all of them. Clients are trusted by this file, too, so the CA of a load balancer that
+ * somebody has put into a kubeconfig must not come in.
+ */
+function formerAuthorities(
+  signer: string,
+  copy: Certificate,
+  { resolved, material, now }: Ingredients,
+): readonly Certificate[] {
+  const held = (entry: string): readonly (readonly Certificate[])[] =>
+    resolved.artefacts.flatMap((one) => {
+      const pem = one.kind === 'target' && one.issuer === signer ? material.get(one.name)?.entries[entry] : undefined;
+      return pem === undefined ? [] : [wholeCertificates(pem)];
+    });
+  const leaves = held(certificateKey).flatMap(([leaf]) => leaf ?? []);
+  const holders = held(authorityKey).filter((all) => all.some((one) => isSame(one, copy)));
+  const isFormer = (one: Certificate): boolean =>
+    leaves.some((leaf) => isSignedByKey(leaf, one)) ||
+    (one.facts.subject === copy.facts.subject && holders.every((all) => all.some((other) => isSame(one, other))));
+  const candidates = holders.flatMap((all) =>
+    all.filter((one) => one.facts.isCa && now < one.facts.notAfter && !isDamaged(one, all) && !isSame(one, copy)),
+  );
+  return candidates.filter((one, at) => candidates.findIndex((other) => isSame(one, other)) === at && isFormer(one));
+}

@@ -1,0 +1,64 @@
+// The file, or the entry, in which the certificate of a signer lies with other CAs: what becomes of the others when the signer's
+// own is replaced. Pure.
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import { type Certificate, isSame, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { isDamaged } from '../pki/damage.ts';
+import { keyMatches, usableKey } from '../pki/key.ts';
+import { encodePem, type PemBlock, unlessInvalid } from '../pki/pem.ts';
+import { type BlockChange, editPem } from '../pki/pem-edit.ts';
+import { ownFirst } from '../pki/signer-certificate.ts';
+import type { Material } from '../store/store.ts';
+import type { Issued } from './ingredients.ts';
+
+interface Replacement {
+  /** What is there. */
+  readonly former: Uint8Array;
+  /** Whether a block is the signer's own certificate. */
+  readonly isOwn: (der: Buffer) => boolean;
+  readonly made: Certificate;
+  /** Of the others: it goes with the one that is replaced. */
+  readonly goes: (certificate: Certificate) => boolean;
+}
+
+/**
+ * The text with `made` in the place of the signer's own; everything else stays as it is, to the byte. A private key is never
+ * carried on: the store refuses the write where it is the only one. Undefined where the text is no whole PEM, or the
+ * signer's own is not in it.
+ */
+export function replaceInFile({ former, isOwn, made, goes }: Replacement): Buffer | undefined {
+  let isPlaced = false;
+  const changeOf = ({ label, der }: PemBlock): BlockChange => {
+    if (label.endsWith('PRIVATE KEY')) return 'removed';
+    if (label !== 'CERTIFICATE') return 'kept';
+    if (isOwn(der)) {
+      const change = isPlaced ? 'removed' : { label, der: made.x509.raw };
+      isPlaced = true;
+      return change;
+    }
+    const [other] = wholeCertificates(Buffer.from(encodePem({ label, der })));
+    return other !== undefined && (isSame(other, made) || goes(other)) ? 'removed' : 'kept';
+  };
+  const text = unlessInvalid(() => editPem(former, 'the file of a signer', changeOf));
+  return isPlaced ? text : undefined;
+}
+
+/**
+ * A new CA with another key, among the valid CAs that lay with the one before it: they are trust, as the next CA is that
+ * somebody has brought. Where nobody knows which of them was the signer's own, it comes alone.
+ */
+export function amongOthers(issued: Issued, present: Material | undefined, now: Date): Issued {
+  const { [certificateKey]: former, [privateKeyKey]: keyPem } = present?.entries ?? {};
+  const [made] = issued.certificates;
+  if (former === undefined || keyPem === undefined || made === undefined) return issued;
+  const all = unlessInvalid(() => parseCertificates(former, 'signer', 'skipped')) ?? [];
+  const [own, ...others] = ownFirst(all, keyPem);
+  const key = usableKey(keyPem, 'signer');
+  if (own === undefined || key === undefined || others.length === 0 || !keyMatches(own, key)) return issued;
+  const goes = (one: Certificate): boolean =>
+    !one.facts.isCa || one.facts.notAfter <= now || isDamaged(one, all) || keyMatches(one, key);
+  const isOwn = (der: Buffer): boolean => der.equals(own.x509.raw);
+  const text = replaceInFile({ former, isOwn, made, goes });
+  if (text === undefined) return issued;
+  const certificates = [made, ...others.filter((one) => !goes(one))];
+  return { ...issued, entries: { ...issued.entries, [certificateKey]: text }, certificates };
+}

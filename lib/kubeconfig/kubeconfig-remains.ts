@@ -1,0 +1,119 @@
+// Whether a file in the place of a kubeconfig is one, or what a power loss, a bad disk or a copy that was cut off has left of
+// it; else what it holds. systemd services read their environment from /etc/kubernetes/scheduler.conf, a static pod its
+// KubeSchedulerConfiguration: what is not evidently the rest of a kubeconfig is somebody else's, and is never replaced. Pure.
+//
+// Evidence of a rest, each enough (k8s.io/client-go tools/clientcmd/api/v1 has the names of the fields):
+//   - no bytes at all, or nothing but zeros and blanks: it says nothing, so nothing is lost with it
+//   - a mapping with two of the four fields that every kubeconfig has, or with nothing but fields of a kubeconfig
+//   - a text that is no YAML any more, with one of these fields at the beginning of a line and fewer others there, with
+//     one line at most that no kubeconfig has, and that only beside a version, a server or credentials
+//   - a text that ends within the first line of a kubeconfig
+//   - lines of base64 and fields of a kubeconfig, where the rest was zeroed
+import { contentKind, documentKind, isEnvironmentFile, signedKind } from '../content-kind.ts';
+import { isMapping, yamlMapping, yamlText } from '../yaml.ts';
+
+/** Which every kubeconfig has, each with the mapping that its items hold. */
+const lists: Readonly<Record<string, string>> = { clusters: 'cluster', contexts: 'context', users: 'user' };
+const essential = [...Object.keys(lists), 'current-context'];
+const ofDocument = ['apiVersion', 'kind', 'preferences', 'extensions', ...essential];
+const ofCredentials = /^(certificate-authority|client-certificate|client-key)(-data)?$/;
+const ofItems = /^(cluster|context|user|name|server|namespace|tls-server-name|insecure-skip-tls-verify)$/;
+
+const isOwnField = (name: string): boolean =>
+  ofDocument.includes(name) || ofCredentials.test(name) || ofItems.test(name);
+
+/** Names what it holds; undefined for a kubeconfig and the rest of one. */
+export function otherThanKubeconfig(bytes: Uint8Array): string | undefined {
+  const whole = yamlText(bytes);
+  const text = whole.replaceAll('\0', '');
+  if (text.trim() === '' || text.trim() === '\ufeff') return undefined;
+  if (isEnvironmentFile(text)) return 'a file of environment variables';
+  const signed = signedKind(bytes);
+  if (signed !== undefined) return signed;
+  const value = yamlMapping(text);
+  if (isMapping(value) && Object.keys(value).length > 0)
+    return isOwnMapping(value) && (hasOwnLists(value) || isMarked(text)) ? undefined : documentKind(value);
+  if (isTornText(text) || (whole !== text && isZeroedText(text))) return undefined;
+  return contentKind(bytes);
+}
+
+function isOwnMapping(value: Readonly<Record<string, unknown>>): boolean {
+  const names = Object.keys(value);
+  const found = names.filter((name) => essential.includes(name));
+  const { apiVersion, kind } = value;
+  // A group of its own is no damage, and neither is a field of another kind beside a single list.
+  if (typeof apiVersion === 'string' && apiVersion.includes('/')) return false;
+  if (found.length > 1) return true;
+  if (!names.every((name) => ofDocument.includes(name))) return false;
+  const isPlain = (given: unknown, wanted: string): boolean =>
+    given === undefined || given === null || (typeof given === 'string' && wanted.startsWith(given));
+  if (!isPlain(apiVersion, 'v1') || !isPlain(kind, 'Config')) return false;
+  const isGiven = (given: unknown): boolean => given !== undefined && given !== null && given !== '';
+  const isNamed = isGiven(apiVersion) || isGiven(kind) || names.every((name) => value[name] === null);
+  // Alone a list says little: cloud-init has users, too.
+  return isNamed || found.some((name) => name === 'current-context' || hasItems(value[name], lists[name] ?? ''));
+}
+
+/** Lists of other documents hold names: `users: [bob]`. */
+const hasOwnLists = (value: Readonly<Record<string, unknown>>): boolean =>
+  Object.keys(lists).every((name) => {
+    const list = value[name] ?? [];
+    return Array.isArray(list) && list.every((item) => item === null || isMapping(item));
+  });
+
+const hasItems = (list: unknown, field: string): boolean =>
+  Array.isArray(list) && list.some((item: unknown) => isMapping(item) && Object.hasOwn(item, field));
+
+const fieldAtBegin = /^["']?([A-Za-z][\w.-]*)["']?[ \t]*:/gm;
+const listAtBegin = /^["']?(clusters|contexts|users)["']?[ \t]*:[ \t]*(?:$|\[|null)/gm;
+const ownContext = /^["']?(current-context)["']?[ \t]*:/gm;
+const fieldAnywhere = /(?:^|[{,\s])["']?([A-Za-z][\w.-]*)["']?[ \t]*:/gm;
+const firstLines = ['apiVersion: v1', 'kind: Config', 'clusters:', 'current-context:', 'contexts:', 'users:'];
+const jsonBegins =
+  /^\s*\{\s*"(?:kind"\s*:\s*"Config"|apiVersion"\s*:\s*"v1"\s*,\s*"(?:kind"\s*:\s*"Config"|clusters"|contexts"|users"|current-context"|preferences")|clusters"|current-context"|preferences")/;
+
+const namesIn = (text: string, pattern: RegExp): readonly string[] =>
+  [...text.matchAll(pattern)].flatMap(([, name]) => name ?? []);
+
+/** Of a text that is no YAML mapping. */
+function isTornText(text: string): boolean {
+  if (/^\s*\{/.test(text)) return jsonBegins.test(text) || '{"apiVersion":"v1"'.startsWith(text.trim());
+  const lines = text.split('\n').filter((line) => line.trim() !== '' && !/^\s*(#|---\s*$)/.test(line));
+  const last = lines.at(-1) ?? '';
+  if (firstLines.some((line) => line.startsWith(last))) {
+    const before = yamlMapping(lines.slice(0, -1).join('\n'));
+    if (lines.length === 1 || (before !== undefined && isOwnMapping(before))) return true;
+  }
+  const own = new Set([...namesIn(text, listAtBegin), ...namesIn(text, ownContext)]);
+  const isOwn = (name: string): boolean => ofDocument.includes(name) || ofCredentials.test(name);
+  const others = new Set(namesIn(text, fieldAtBegin).filter((name) => !isOwn(name)));
+  if (own.size > 0) {
+    const strange = lines.filter((line) => !isOwnLine(line)).length;
+    if (strange > 1 || (strange === 1 && !isMarked(text))) return false;
+    return others.size < own.size || (others.size === own.size && hasCredentials(text));
+  }
+  // Cut off at both ends, or its lists are damaged: then its credentials are within.
+  return others.size < 2 && hasCredentials(text) && namesIn(text, fieldAnywhere).filter(isOwnField).length > 2;
+}
+
+const hasCredentials = (text: string): boolean => namesIn(text, fieldAnywhere).some((name) => ofCredentials.test(name));
+
+/** People write of clusters and users, too. */
+const isMarked = (text: string): boolean =>
+  hasCredentials(text) || /^apiVersion[ \t]*:[ \t]*["']?v1\b/m.test(text) || /(^|[{,\s])server[ \t]*:/.test(text);
+
+/** A field of a kubeconfig, an item, or a line of data. */
+const isOwnLine = (line: string): boolean =>
+  /^\s*(?:-\s*)?["']?([A-Za-z][\w.-]*)["']?[ \t]*:/.test(line)
+    ? namesIn(line, fieldAnywhere).some((name) => isOwnField(name))
+    : /^\s*(?:[-\]}{[,]*|[A-Za-z0-9+/]{20,}={0,2})\s*$/.test(line);
+
+function isZeroedText(text: string): boolean {
+  const lines = text.split('\n').filter((line) => line.trim() !== '');
+  const isData = (line: string): boolean => /^\s*[A-Za-z0-9+/]*={0,2}\s*$/.test(line);
+  const isField = (line: string): boolean => namesIn(line, fieldAnywhere).some((name) => isOwnField(name));
+  // A word is no data of a certificate.
+  return (
+    lines.every((line) => isData(line) || isField(line)) && lines.some((line) => line.length > 64 || isField(line))
+  );
+}

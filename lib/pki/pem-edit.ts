@@ -1,0 +1,24 @@
+// Changes blocks of a PEM text and leaves the rest of it as it is, to the byte: other blocks, comments, line ends. Pure.
+import { encodePem, type PemBlock, readPem } from './pem.ts';
+
+/** What becomes of a block. */
+export type BlockChange = 'kept' | 'removed' | Pick<PemBlock, 'label' | 'der'>;
+
+/** Throws MaterialInvalid where the text is no whole PEM. */
+export function editPem(text: Uint8Array, subject: string, changeOf: (block: PemBlock) => BlockChange): Buffer {
+  const lines = Buffer.from(text)
+    .toString('latin1')
+    .split(/(?<=\n)/);
+  const pieces: string[] = [];
+  let at = 0;
+  for (const block of readPem(text, subject)) {
+    const begin = block.line - 1;
+    const end = lines.findIndex((line, index) => index > begin && line.startsWith('-----END '));
+    const change = changeOf(block);
+    pieces.push(...lines.slice(at, begin));
+    if (change === 'kept') pieces.push(...lines.slice(begin, end + 1));
+    else if (change !== 'removed') pieces.push(encodePem(change));
+    at = end + 1;
+  }
+  return Buffer.from([...pieces, ...lines.slice(at)].join(''), 'latin1');
+}

@@ -1,0 +1,80 @@
+// A CA that is lost, damaged or about to end where it may not be made anew: it is put back from its copies, else a person
+// brings it. Pure.
+import type { Signer } from '../inventory/model.ts';
+import { isFile, isMadeHere } from '../inventory/places.ts';
+import { blocked, bring, type Case, type Faulty, keep, laterMs, lookAgainMs, renew, type Verdict } from './decision.ts';
+import { type Doubt, isValid } from './facts.ts';
+
+/**
+ * The certificate that was there, from its copies (signer-copies.ts). Nothing is signed for that and no other file
+ * changes, so it needs no right to make a CA (`owned`) and no clock that is known to be right.
+ */
+export function signerFromCopies(at: Faulty<Case<Signer>>): Verdict | undefined {
+  const { artefact, fact, now, fault } = at;
+  const copies = fact.state === 'broken' ? fact.copies : undefined;
+  const certificate = copies?.certificate;
+  if (copies === undefined || certificate === undefined) return undefined;
+  // In the API a signer without its key is regenerated: everybody sees the same object.
+  if (!copies.hasKey && !isFile(artefact.location)) return undefined;
+  const message = `${fault.message}; put back as ${copies.from.join(', ')} ${copies.from.length === 1 ? 'has' : 'have'} it`;
+  const trusted = new Set(isValid(certificate, now) ? [certificate.fingerprint] : []);
+  const leaves = { renewed: false, hasKey: copies.hasKey, trusted, certificate, isPutBack: true } as const;
+  return { ...renew({ ...at, fault: { ...fault, message } }, [], leaves), putsBack: true };
+}
+
+/** A second machine that does not have it yet looks just like the only one, which has lost it. */
+export function onOtherMachines({ artefact, now, fault }: Faulty<Case<Signer>>): Verdict | undefined {
+  if (fault.reason !== 'Absent' || typeof artefact.owned !== 'object') return undefined;
+  const wanted = 'copy it from another machine or from a backup; where there is no other, run "init render" again';
+  return bring('NotOurs', `${fault.message}, and other machines may have it: ${wanted}`, laterMs(now, lookAgainMs));
+}
+
+const doubts: Readonly<Record<Doubt, (places: string) => string>> = {
+  different: (places) => `copies in ${places} are not the same`,
+  ended: (places) => `copy in ${places} is not valid now, and what is here says that it is`,
+  unnamed: (places) => `copy in ${places} has another name than what it has signed knows`,
+};
+
+/** It is not made here, and its copies do not tell what it was. */
+export function damagedForGood({
+  artefact,
+  fact,
+  now,
+  fault: { reason, message },
+}: Faulty<Case<Signer>>): Verdict | undefined {
+  const copies = fact.state === 'broken' ? fact.copies : undefined;
+  const isDamaged = reason === 'Damaged';
+  if (isMadeHere(artefact) || (!isDamaged && copies?.doubt === undefined)) return undefined;
+  const places = (copies?.from ?? []).join(', ');
+  const known =
+    copies === undefined ? 'there is no copy of it here' : `its ${doubts[copies.doubt ?? 'different'](places)}`;
+  const wanted =
+    `${known}: bring back the certificate that was there, from another control-plane machine or a backup; until then ` +
+    'nothing is signed with it, and what it has signed stays';
+  return bring(isDamaged ? reason : 'NotOurs', `${message}; ${wanted}`, laterMs(now, lookAgainMs));
+}
+
+/** Reported of the CA, once: that of what it has signed says only that it waits for this. */
+export function endingSigner(message: string, until: Date): Verdict {
+  const wanted =
+    'it is not renewed here, and nothing that it signs outlives it: renew it with the same key, and bring it to every machine';
+  return keep('SignerEnding', `${message}; ${wanted}`, until);
+}
+
+export function notMadeHere({
+  artefact,
+  policy,
+  now,
+  fault: { reason, message },
+}: Faulty<Case<Signer>>): Verdict | undefined {
+  if (isMadeHere(artefact)) return undefined;
+  const later = laterMs(now, lookAgainMs);
+  if (reason === 'RefreshDue' && policy.ahead !== undefined && isFile(artefact.location))
+    return endingSigner(message, later);
+  if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
+  // It becomes valid by itself, or with the right time.
+  if (reason === 'NotYetValid')
+    return blocked('NotOurs', `${message}; it is not made here: see that the clock is right`, later);
+  const told = `${message}; bring a new one by hand, it is not made here: other machines may have the same one`;
+  return bring('NotOurs', told, later);
+}

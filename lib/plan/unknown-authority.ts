@@ -1,0 +1,125 @@
+// A CA in files that is unknown to all that it is to have signed: another CA has come in its place, by a copy from another
+// cluster, a backup of another machine, or by an administrator who replaces it. Signatures and key identifiers decide;
+// names do not, because most CAs of a kind have one name. Pure.
+import { unfitness } from '../inventory/fitness.ts';
+import type { IssuedPair, Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
+import { authorityKey, type Found } from '../store/store.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
+import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import { differsLittle } from '../pki/damage.ts';
+import { keyMatches, usableKey } from '../pki/key.ts';
+import { ownFirst } from '../pki/signer-certificate.ts';
+import { isSignedByKey } from '../pki/verify.ts';
+import type { UnknownAuthority } from './facts.ts';
+
+interface Sources {
+  readonly resolved: Resolved;
+  readonly found: ReadonlyMap<string, Found>;
+}
+
+/** A leaf that another key has signed than that of its signer. */
+export interface Stranger {
+  readonly name: string;
+  readonly leaf: Certificate;
+  /** By which it names the key of its issuer, where that can be compared. */
+  readonly keyId: string | undefined;
+}
+
+/**
+ * The leaves that another key has signed, the same for all of them. Undefined where one of them knows the CA, where they do
+ * not agree, or where there is no evidence at all.
+ */
+export function strangersTo(signer: Signer, { resolved, found }: Sources): readonly Stranger[] | undefined {
+  const own = held(found.get(signer.name), certificateKey);
+  const isOwnBundle = (one: ResolvedArtefact): boolean => one.kind === 'caBundle' && one.signers.includes(signer.name);
+  const bundles = resolved.artefacts.filter(isOwnBundle);
+  const known = [...own, ...bundles.flatMap(({ name }) => held(found.get(name), caBundleKey))];
+  const strangers: Stranger[] = [];
+  for (const child of resolved.artefacts) {
+    if (!('issuer' in child) || child.issuer !== signer.name) continue;
+    const [leaf, ...brought] = held(found.get(child.name), certificateKey);
+    if (leaf === undefined) continue;
+    if (isKnownTo(leaf, brought, known)) return undefined;
+    if (!isEvidence(child, leaf)) continue;
+    const { authorityKeyId } = leaf.fields;
+    const isComparable = own.every(({ fields }) => fields.subjectKeyId !== undefined);
+    strangers.push({ name: child.name, leaf, keyId: isComparable ? authorityKeyId : undefined });
+  }
+  return strangers.length > 0 && agree(strangers) ? strangers : undefined;
+}
+
+/** The CA that has signed them, and where it still lies: its certificate in any artefact, its pair in the signer's backup. */
+export function unknownAuthority(
+  strangers: readonly Stranger[],
+  backup: Found | undefined,
+  { resolved, found, now }: Sources & { readonly now: Date },
+): UnknownAuthority | undefined {
+  const [first] = strangers;
+  if (first === undefined) return undefined;
+  const hasSigned = (one: Certificate): boolean =>
+    one.facts.isCa && strangers.every(({ leaf }) => isSignedByKey(leaf, one));
+  const holders = resolved.artefacts.flatMap(({ name }) => {
+    const all = [authorityKey, caBundleKey, certificateKey].flatMap((entry) => held(found.get(name), entry));
+    const certificate = all.find(hasSigned);
+    return certificate === undefined ? [] : [{ name, certificate }];
+  });
+  const kept = pairIn(backup);
+  const former = kept !== undefined && hasSigned(kept) ? kept : undefined;
+  const [holder] = holders;
+  return {
+    leaves: strangers.map(({ name }) => name),
+    issuer: first.leaf.facts.issuer,
+    keyId: first.keyId,
+    fingerprint: (holder?.certificate ?? former)?.facts.fingerprint,
+    heldBy: holder?.name,
+    backup: former && (now < former.facts.notAfter ? 'valid' : 'expired'),
+  };
+}
+
+/** The certificate of a pair that belongs together. */
+function pairIn(found: Found | undefined): Certificate | undefined {
+  const keyPem = found?.entries[privateKeyKey];
+  const [own] = ownFirst(held(found, certificateKey), keyPem);
+  const key = keyPem === undefined ? undefined : usableKey(keyPem, 'backup');
+  return own !== undefined && key !== undefined && keyMatches(own, key) ? own : undefined;
+}
+
+const held = (found: Pick<Found, 'entries'> | undefined, entry: string): readonly Certificate[] =>
+  wholeCertificates(found?.entries[entry] ?? new Uint8Array());
+
+/**
+ * Whether it was signed by one of these, also through a CA that it brings along; or names the key of one, and its own damage
+ * hides that: a byte may have changed in the identifier, too.
+ */
+function isKnownTo(leaf: Certificate, brought: readonly Certificate[], known: readonly Certificate[]): boolean {
+  const isSigned = (one: Certificate): boolean => known.some((authority) => isSignedByKey(one, authority));
+  if (isSigned(leaf) || brought.some((one) => isSignedByKey(leaf, one) && isSigned(one))) return true;
+  const { authorityKeyId } = leaf.fields;
+  return known.some(({ fields: { subjectKeyId } }) => {
+    if (authorityKeyId === undefined || subjectKeyId === undefined) return false;
+    return differsLittle(Buffer.from(authorityKeyId, 'hex'), Buffer.from(subjectKeyId, 'hex'), 1);
+  });
+}
+
+/**
+ * What may rightly be signed by others says nothing against the CA, nor what is evidently not the work of a CA of this place:
+ * signed by itself, or of no use to the readers of this entry.
+ */
+function isEvidence(child: IssuedPair | ResolvedArtefact, leaf: Certificate): boolean {
+  if (isSignedByKey(leaf, leaf)) return false;
+  if (child.kind !== 'target') return true;
+  const isOfOthers = child.rotatedBy !== undefined || child.mayBeOfOthers === true;
+  return !isOfOthers && !leaf.facts.isCa && unfitness(child, leaf.facts) === undefined;
+}
+
+/**
+ * Whether one other key has signed all of them. One that names no key agrees by the name of its issuer, and not alone: a
+ * single signature that fails may be damage.
+ */
+function agree(strangers: readonly Stranger[]): boolean {
+  const keys = new Set(strangers.flatMap(({ keyId }) => keyId ?? []));
+  if (keys.size > 1) return false;
+  if (strangers.every(({ keyId }) => keyId !== undefined)) return true;
+  const issuers = new Set(strangers.map(({ leaf }) => leaf.fields.issuer.der.toString('hex')));
+  return issuers.size === 1 && strangers.length > 1;
+}

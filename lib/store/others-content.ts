@@ -1,0 +1,46 @@
+// PEM files of an artefact that hold something else than their place is for: then none of its files is written. Pure.
+import { RecoveryError } from '../errors.ts';
+import type { DiskLocation } from '../inventory/model.ts';
+import { privateKeyKey } from '../inventory/content.ts';
+import { otherThanPem, type PemRole } from '../pki/pem-remains.ts';
+import type { Part, Understood } from './disk-layout.ts';
+import { locationText } from './store.ts';
+
+type OfOthers = Pick<Understood, 'foreign' | 'isOtherDocument'>;
+type RolesOf = (part: Part) => readonly PemRole[];
+export const roleOfEntry: RolesOf = ({ role }) => [role === privateKeyKey ? 'key' : 'certificate'];
+export const bothRoles: RolesOf = () => ['certificate', 'key'];
+
+/** Of files of which one holds what is none of its role, nor the rest of it: why all of them are left alone. */
+export function contentOfOthers(
+  location: DiskLocation,
+  parts: readonly Part[],
+  rolesOf: RolesOf,
+): OfOthers | undefined {
+  for (const part of parts) {
+    const other = part.bytes && otherThanPem(part.bytes, rolesOf(part));
+    if (other === undefined) continue;
+    const wanted = rolesOf(part).map((role) => (role === 'key' ? 'private key' : 'certificate'));
+    const foreign = `${locationText(location)} is left alone: "${part.file}" holds no ${wanted.join(' and no ')} but ${other}`;
+    return { foreign, isOtherDocument: true };
+  }
+  return undefined;
+}
+
+/** Throws WriteFailed. */
+export function requireOwn(location: DiskLocation, parts: readonly Part[], rolesOf: RolesOf): void {
+  const { foreign } = contentOfOthers(location, parts, rolesOf) ?? {};
+  if (foreign === undefined) return;
+  throw new RecoveryError('WriteFailed', `Cannot write ${locationText(location)}: ${foreign}; move that away`);
+}
+
+const ofCredentials: RolesOf = ({ role }) =>
+  role === 'client.crt' ? ['certificate'] : role === 'client.key' ? ['key'] : ['certificate', 'key'];
+
+/** The same of the files that a kubeconfig names for its certificate and its key. */
+export const credentialsOfOthers = (location: DiskLocation, parts: readonly Part[]): OfOthers | undefined =>
+  contentOfOthers(
+    location,
+    parts.filter(({ role }) => role !== 'kubeconfig' && role !== 'ca.crt'),
+    ofCredentials,
+  );
