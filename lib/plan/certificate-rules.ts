@@ -1,11 +1,10 @@
 // When a pair (a signer or a leaf certificate with its key) is renewed, and what stands in the way of that. Pure.
 // Two policies: OnlyWhenExpired touches what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of
 // time (refresh-rules.ts).
-import { isIP } from 'node:net';
 import type { ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove, madeOf } from '../inventory/order.ts';
 import { isFile, isMadeHere } from '../inventory/places.ts';
-import { dnsNameCovers } from '../pki/names.ts';
+import { uncoveredHostnames } from '../pki/names.ts';
 import { locationText } from '../store/store.ts';
 import { clockSkewMs, doubt } from './clock-rules.ts';
 import { isRenewedAhead, postponed, renewalAt } from './ahead-rules.ts';
@@ -135,14 +134,11 @@ function hostnameMissing({ artefact }: PairCase, { hostnames }: CertificateFacts
     return { reason: 'HostnameMissing', message: 'it holds no host name and no address (subject alternative names)' };
   }
   // What is there is the declaration then: names that people added or took away by hand stay as they are.
-  if (artefact.template === 'present') return undefined;
-  const missing = artefact.hostnames.filter((name) => !hostnames.some((held) => covers(held, name)));
+  const wanted = artefact.template === 'present' ? (artefact.demandedHostnames ?? []) : artefact.hostnames;
+  const missing = uncoveredHostnames(wanted, hostnames);
   if (missing.length === 0) return undefined;
   return { reason: 'HostnameMissing', message: `it does not hold ${missing.join(', ')}` };
 }
-
-const covers = (held: string, name: string): boolean =>
-  held === name || (isIP(name) === 0 && dnsNameCovers(held, name));
 
 const issuerObstacles = [keyOfIssuerElsewhere, issuerCannotSign, issuerUnknownToReaders];
 

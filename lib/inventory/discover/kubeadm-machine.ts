@@ -14,7 +14,8 @@ import { isOnMachine, type MachineFiles, readerBelow } from './machine-files.ts'
 import type { SettingsHere } from './named-files.ts';
 import { readStaticPods, type StaticPods } from './pod-manifests.ts';
 import { isSignOfControlPlane } from './signs.ts';
-import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
+import type { AddressWitnesses } from './address-witnesses.ts';
+import { decideKubeadm, type KubeadmFiles, type KubeadmFindings, witnessesIn } from './kubeadm.ts';
 
 /** `reads`: by component of an adopted machine, the files that its flags name. */
 export interface Discovery extends KubeadmFindings {
@@ -27,6 +28,7 @@ export interface Discovery extends KubeadmFindings {
   readonly without: readonly string[];
   /** As it is shown, else as it was asked for. */
   readonly pkiDir: string;
+  readonly witnesses: AddressWitnesses;
 }
 
 /** The machine whose files are read: this one, or one below another root. */
@@ -53,7 +55,7 @@ export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): K
 
 /** Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
 export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discovery> {
-  const { directories, given, root = '/', addresses = ownAddresses } = question;
+  const { directories, given, root = '/', addresses = addressesHere } = question;
   const { kubernetesDir, kubeletDir } = directories;
   // The CAs alone say nothing: people copy them to a machine before `kubeadm join --control-plane`, which refuses to join
   // where it finds what we would make.
@@ -96,11 +98,12 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));
   const here = addresses();
   const address = defaultAddress((await text('/proc/net/route')) ?? '', here);
-  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses: Object.values(here).flat() };
+  const ownAddresses = Object.values(here).flat();
+  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses };
   const discovery = decideKubeadm(sight, given);
   const reads = readByAdopted(manifests);
   const without = isControlPlane ? [] : [...staticPods, ...(files.kubeletKubeconfig === undefined ? ['kubelet'] : [])];
-  const own = { reads, manifests, settings, without, pkiDir };
+  const own = { reads, manifests, settings, without, pkiDir, witnesses: witnessesIn(files, ownAddresses) };
   const doubt = await doubtOfAdopted({ reads, pkiDir, kubernetesDir, files, endpoints: discovery.endpoints, text });
   const found = { ...discovery, ...own, notes: [...unread, ...discovery.notes, ...doubled] };
   if (doubt === undefined) return found;
@@ -164,7 +167,7 @@ async function textsOf({ directories, manifests, settings, others, text }: Gathe
   };
 }
 
-function ownAddresses(): Record<string, string[]> {
+function addressesHere(): Record<string, string[]> {
   const all = Object.entries(networkInterfaces()).map(([name, list = []]): [string, string[]] => [
     name,
     list.filter(({ internal }) => !internal).map(({ address }) => address),

@@ -16,7 +16,7 @@ import { issuedHere } from '../../pki/issued-here.ts';
 import { checkedHostname } from '../values.ts';
 import type { Endpoints, Feature, Parameters } from '../model.ts';
 import type { Environment } from '../resolve.ts';
-import { witnessedAddresses, witnessedPort } from './address-witnesses.ts';
+import { type AddressWitnesses, witnessedAddresses, witnessedPort } from './address-witnesses.ts';
 import {
   clusterDomainOf,
   commonNameOf,
@@ -82,12 +82,7 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
 
   const nodeName = first(asked['nodeName'], nodeNames(files, etcd));
   const kubeconfigs = kubeconfigsIn(files);
-  const witnessed = witnessedAddresses({
-    kubeconfigs,
-    etcdCertificates: files.etcdCertificates ?? [],
-    apiServerCertificate: files.apiServerCertificate,
-    own: ownAddresses,
-  });
+  const witnessed = witnessedAddresses(witnessesIn(files, ownAddresses));
   const addresses = [...advertisedAddresses(apiServer, etcd), ...witnessed, address].filter(isAddress);
   const advertised = first(asked['advertiseAddress'], addresses);
   const port = apiServer.get('secure-port') ?? witnessedPort(kubeconfigs, advertised ?? '');
@@ -171,6 +166,13 @@ const kubeconfigsIn = (files: KubeadmFiles): readonly (string | undefined)[] => 
   files.kubeletKubeconfig,
   files.adminKubeconfig,
 ];
+
+export const witnessesIn = (files: KubeadmFiles, own: readonly string[]): AddressWitnesses => ({
+  kubeconfigs: kubeconfigsIn(files),
+  etcdCertificates: files.etcdCertificates ?? [],
+  apiServerCertificate: files.apiServerCertificate,
+  own,
+});
 
 function advertisedAddresses(apiServer: Flags, etcd: Flags): readonly (string | undefined)[] {
   const urls = ['advertise-client-urls', 'initial-advertise-peer-urls', 'listen-peer-urls', 'listen-client-urls']
