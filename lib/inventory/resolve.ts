@@ -40,6 +40,8 @@ export interface Environment {
   readonly lacks?: readonly Feature[];
   /** By component, the files that it reads, where its manifest names others than kubeadm's: then it reads no others. */
   readonly reads?: Readonly<Record<string, readonly string[]>>;
+  /** Why a parameter has no value, as the end of a sentence: what must be made with it has to wait. */
+  readonly unknown?: Readonly<Record<string, string>>;
   /** Addresses that flags and kubeconfigs of this machine demand, by the entry that must hold them. */
   readonly demanded?: Readonly<Record<string, readonly string[]>>;
   /** Components that elect no leader here, so that no Lease shows whether they work. */
@@ -199,7 +201,16 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const problems = checkEnvironment(inventory, environment);
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
-  const { parameters = {}, lacks = [], endpoints, files = {}, named = [], reads = {}, demanded = {} } = environment;
+  const {
+    parameters = {},
+    lacks = [],
+    endpoints,
+    files = {},
+    named = [],
+    reads = {},
+    demanded = {},
+    unknown = {},
+  } = environment;
   const directories = allDirectories(inventory, environment.directories ?? {});
   const usual: PlacesHere = { directories, files: allFiles(inventory, { directories }) };
   const places: PlacesHere = { directories, files: allFiles(inventory, { directories, files }) };
@@ -215,6 +226,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
       }
       if (artefact.kind !== 'target') return { ...artefact, location, readers };
       const { commonName: _, organizationsBefore, demandedBy: _demandedBy, ...target } = artefact;
+      const namesUnknown = parametersOf(artefact).flatMap((name) => unknown[name] ?? []);
       const demandedHostnames = demanded[artefact.name];
       const asks = asked.filter((name) => parametersOf(artefact).includes(name));
       return {
@@ -225,6 +237,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
         location,
         readers,
         hostnames: flat(artefact.hostnames, valuesOf),
+        ...(namesUnknown.length > 0 && { namesUnknown: namesUnknown.join('; ') }),
         ...(demandedHostnames !== undefined && { demandedHostnames }),
       };
     },

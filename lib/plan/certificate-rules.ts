@@ -49,7 +49,8 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
     renewal: renewed,
   });
   const unknown = at.artefact.namesUnknown;
-  if (unknown === undefined || verdict.action !== 'keep') return verdict;
+  // What is there is the declaration of a `present` one.
+  if (unknown === undefined || verdict.action !== 'keep' || at.artefact.template === 'present') return verdict;
   const message = `${verdict.message}; whether it holds all its names is not known, because ${unknown}`;
   const recheckAt = earliest(verdict.recheckAt, laterMs(at.now, lookAgainMs));
   return { ...verdict, reason: 'HostnameUnknown', message, recheckAt };
@@ -213,11 +214,18 @@ function issuerUnknownToReaders(at: Faulty<PairCase>): Verdict | undefined {
   return blocked('SignerMissingFromBundle', `${fault.message}; ${state}`, until);
 }
 
-/** A renewal keeps the names of the certificate that is there; without one there are none to go by. */
+/** A renewal keeps the names of the certificate that is there, or of its backup; without both there are none to go by. */
 function namesUnknown({ artefact, fact, now, fault }: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
-  if (artefact.namesUnknown === undefined || certificatesOf(fact).length > 0) return undefined;
+  if (artefact.namesUnknown === undefined || hasNamesToKeep(artefact, fact)) return undefined;
   const message = `${fault.message}; its names are not known, because ${artefact.namesUnknown}`;
   return blocked('HostnameUnknown', message, laterMs(now, soonMs));
+}
+
+function hasNamesToKeep({ template }: ResolvedTarget, fact: PairCase['fact']): boolean {
+  const certificates = certificatesOf(fact);
+  if (template !== 'present') return certificates.length > 0;
+  if (certificates.length > 0) return certificates.some(({ hostnames }) => hostnames.length > 0);
+  return (fact.state !== 'absent' && fact.state !== 'broken') || fact.madeFromNothing !== true;
 }
 
 /** A kubeconfig that has to be made from nothing names a server; without one each attempt would be refused. */

@@ -1,5 +1,5 @@
 // Machines that the real kubeadm made, in networks whose interfaces are chosen: certificates hold the addresses that the flags
-// and kubeconfigs of the machine itself demand.
+// and kubeconfigs of the machine itself demand, and nothing is made by guess.
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
@@ -35,6 +35,14 @@ async function sign(machine: KubeadmMachine, pair: string, names: string, author
 
 async function replaceIn(file: string, from: string, to: string): Promise<void> {
   await writeFile(file, (await readFile(file, 'utf8')).replaceAll(from, to));
+}
+
+/** Neither manifests nor kubeconfigs nor certificates say what the address is. */
+async function forgetAddress(machine: KubeadmMachine): Promise<void> {
+  await rm(machine.path('manifests'), { recursive: true });
+  const lost = ['admin', 'super-admin', 'controller-manager', 'scheduler', 'kubelet'].map((name) => `${name}.conf`);
+  for (const name of lost) await rm(machine.path(name));
+  for (const pair of ['apiserver', 'etcd/server', 'etcd/peer']) await rm(machine.path('pki', `${pair}.crt`));
 }
 
 describe('the addresses that a machine demands', { concurrent: false }, () => {
@@ -92,5 +100,36 @@ describe('the addresses that a machine demands', { concurrent: false }, () => {
     expect(code, stderr).toBe(5);
     expect(stderr).toContain(`it does not hold ${advertiseAddress}`);
     expect(await readFile(machine.path('pki/apiserver.crt'), 'utf8')).toBe(before);
+  });
+});
+
+describe('an address that nothing on the machine names', { concurrent: false }, () => {
+  it('is not guessed where there are several, and is known again when a witness is back', async () => {
+    await using machine = await whole.copy();
+    machine.interfaces = { eth0: gateway, eth1: advertiseAddress };
+    await forgetAddress(machine);
+    const { code, stderr } = await machine.regen();
+    expect(code, stderr).toBe(1);
+    for (const text of ['HostnameUnknown', gateway, advertiseAddress, '--parameter advertiseAddress=ADDRESS'])
+      expect(stderr).toContain(text);
+    for (const pair of ['apiserver', 'etcd/server', 'etcd/peer'])
+      await expect(readFile(machine.path('pki', `${pair}.crt`))).rejects.toThrow('ENOENT');
+    await writeFile(machine.path('scheduler.conf'), await readFile(whole.path('scheduler.conf')));
+    const again = await machine.regen();
+    expect(again.code, again.stderr).toBe(0);
+    for (const pair of ['apiserver', 'etcd/server', 'etcd/peer']) {
+      const names = await namesOf(machine.path('pki', `${pair}.crt`));
+      expect(names).toContain(`IP Address:${advertiseAddress}`);
+      expect(names).not.toContain(gateway);
+    }
+  });
+
+  it('is the only one that the machine has, whatever the interfaces of containers have', async () => {
+    await using machine = await whole.copy();
+    machine.interfaces = { eth0: gateway, docker0: '172.17.0.1', cni0: '10.244.0.1' };
+    await forgetAddress(machine);
+    const { code, stderr } = await machine.regen();
+    expect(code, stderr).toBe(0);
+    expect(await namesOf(machine.path('pki/apiserver.crt'))).toContain(`IP Address:${gateway}`);
   });
 });

@@ -41,7 +41,7 @@ export async function environmentOfKubeadm(
     given,
     ...(isOpen && { shown: (settings) => shownDirectory('pkiDir', inventory.files, filesIn(settings)) }),
   });
-  const { parameters, lacks, reads, manifests, settings, without, pkiDir, witnesses } = discovery;
+  const { parameters, lacks, unknown, reads, manifests, settings, without, pkiDir, witnesses } = discovery;
   // An inventory of your own may declare fewer.
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
@@ -78,7 +78,7 @@ export async function environmentOfKubeadm(
   const withoutLease = Object.keys(manifests).filter(
     (component) => !electsLeader(manifests[component] ?? '', component),
   );
-  const more = { files, named, endpoints, lacks, reads, withoutLease, demanded };
+  const more = { files, named, endpoints, lacks, reads, withoutLease, demanded, unknown };
   const found = { parameters: Object.fromEntries(declared), directories, ...more };
   const notes = [...discovery.notes, ...(await unreadCopies(inventory, here, { named, root: machine.root ?? '/' }))];
   return { environment: { ...given, ...found }, notes };

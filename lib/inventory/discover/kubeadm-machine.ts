@@ -1,7 +1,6 @@
 // Discovery of a control plane of kubeadm on this machine. Impure: it reads files, and nothing else; what they mean is
 // decided in kubeadm.ts. Never fails because of a file that is missing or broken: only a machine that is no control plane
 // of kubeadm is refused (ConfigInvalid).
-import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { RecoveryError } from '../../errors.ts';
 import { staticPods } from '../../components.ts';
@@ -15,6 +14,7 @@ import type { SettingsHere } from './named-files.ts';
 import { readStaticPods, type StaticPods } from './pod-manifests.ts';
 import { isSignOfControlPlane } from './signs.ts';
 import type { AddressWitnesses } from './address-witnesses.ts';
+import { addressesHere, candidateAddresses, defaultAddress, type Addresses } from './machine-addresses.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings, witnessesIn } from './kubeadm.ts';
 
 /** `reads`: by component of an adopted machine, the files that its flags name. */
@@ -36,7 +36,7 @@ export interface Machine {
   /** Default: `/`. */
   readonly root?: string;
   /** Addresses by the name of the interface. */
-  readonly addresses?: () => Readonly<Record<string, readonly string[]>>;
+  readonly addresses?: () => Addresses;
 }
 
 export interface KubeadmQuestion extends Machine {
@@ -99,7 +99,8 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const here = addresses();
   const address = defaultAddress((await text('/proc/net/route')) ?? '', here);
   const ownAddresses = Object.values(here).flat();
-  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses };
+  const candidates = candidateAddresses(here);
+  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses, candidates };
   const discovery = decideKubeadm(sight, given);
   const reads = readByAdopted(manifests);
   const without = isControlPlane ? [] : [...staticPods, ...(files.kubeletKubeconfig === undefined ? ['kubelet'] : [])];
@@ -165,19 +166,4 @@ async function textsOf({ directories, manifests, settings, others, text }: Gathe
     apiServerCertificate: await text(join(pkiDir, 'apiserver.crt')),
     etcdCertificates: [await text(join(pkiDir, 'etcd/server.crt')), await text(join(pkiDir, 'etcd/peer.crt'))],
   };
-}
-
-function addressesHere(): Record<string, string[]> {
-  const all = Object.entries(networkInterfaces()).map(([name, list = []]): [string, string[]] => [
-    name,
-    list.filter(({ internal }) => !internal).map(({ address }) => address),
-  ]);
-  return Object.fromEntries(all);
-}
-
-/** As kubeadm chooses: the address of the interface that has the default route (/proc/net/route). */
-function defaultAddress(routes: string, addresses: Readonly<Record<string, readonly string[]>>): string | undefined {
-  const rows = routes.split('\n').map((line) => line.trim().split(/\s+/));
-  const name = rows.find(([, destination]) => destination === '00000000')?.[0];
-  return name === undefined ? undefined : addresses[name]?.find((address) => !address.startsWith('fe80:'));
 }
