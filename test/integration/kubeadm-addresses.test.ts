@@ -1,5 +1,5 @@
 // Machines that the real kubeadm made, in networks whose interfaces are chosen: certificates hold the addresses that the flags
-// and kubeconfigs of the machine itself demand, and nothing is made by guess.
+// and kubeconfigs of the machine itself demand, nothing is made by guess, and an address that is gone is reported.
 import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
@@ -131,5 +131,27 @@ describe('an address that nothing on the machine names', { concurrent: false }, 
     const { code, stderr } = await machine.regen();
     expect(code, stderr).toBe(0);
     expect(await namesOf(machine.path('pki/apiserver.crt'))).toContain(`IP Address:${gateway}`);
+  });
+});
+
+describe('an address that the machine has no more', { concurrent: false }, () => {
+  it('is reported by a run and by status, and what is renewed keeps its names', async () => {
+    await using machine = await whole.copy();
+    machine.interfaces = { eth0: gateway };
+    await writeFile(machine.path('pki/etcd/healthcheck-client.crt'), '');
+    const before = await namesOf(machine.path('pki/apiserver.crt'));
+    const gone = `${advertiseAddress} is no address of this machine`;
+    const { stderr } = await machine.regen();
+    expect(stderr.trimEnd().split('\n').slice(-2).join('\n')).toContain(gone);
+    expect(await namesOf(machine.path('pki/apiserver.crt'))).toBe(before);
+    const { code, stdout } = await machine.status();
+    expect(code, stdout).toBe(3);
+    expect(stdout).toContain(gone);
+    expect(stdout).toContain('--advertise-address');
+    expect(stdout).not.toContain('as it should be');
+    machine.interfaces = { eth0: gateway, eth1: advertiseAddress };
+    const back = await machine.status();
+    expect(back.code, back.stdout).toBe(0);
+    expect(back.stdout).not.toContain('no address of this machine');
   });
 });
