@@ -8,6 +8,7 @@ import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../l
 import { isCode } from '../lib/errors.ts';
 import { Health, keepServingHealth } from '../lib/health.ts';
 import { readNote, writeNote } from '../lib/host/notes.ts';
+import { addressesNow, addressGone } from '../lib/host/own-address.ts';
 import { bootId } from '../lib/host/proc.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
 import { leaderLeases } from '../lib/inventory/leader-leases.ts';
@@ -209,6 +210,9 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
     if (once && !dryRun) await restarts.publishAuthority();
     await askLife(mode, runtime, asHost);
     if (once && !dryRun && mode.restart) await tellOthers(mode, restarts, runtime);
+    const gone = once ? addressGone(resolved.endpoints?.local, addressesNow()) : undefined;
+    // As often as how everything stands is logged.
+    if (gone !== undefined && (!keepsNote || loggedAt !== noted)) log.warn('address.gone', { message: gone });
     return once ? [...unmetConditions(report), ...unfinished] : [];
   } finally {
     await waitAtMost(asHost === undefined ? leasesMs : afterBootMs, released, given);

@@ -12,6 +12,7 @@ export type LogEvent =
   | 'config.partial'
   | 'health.failed'
   | 'health.served'
+  | 'address.gone'
   | 'discovery.partial'
   | 'connection.changed'
   | 'connection.kept'

@@ -3,7 +3,7 @@
 import * as z from 'zod';
 import { filePath, objectName, parameterName, someText } from './values.ts';
 
-const namedBy = z
+export const namedBy = z
   .strictObject({ component: objectName, flag: objectName })
   .describe('The flag of a component on this machine that names it');
 

@@ -90,8 +90,10 @@ export interface Inventory extends Pick<
 }
 
 /** A target with the host names that are known: DNS names and IP addresses, sorted, without duplicates. */
-export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organizationsBefore'> {
+export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organizationsBefore' | 'demandedBy'> {
   readonly hostnames: readonly string[];
+  /** Those that it must hold whatever names people gave it: the machine's own components connect to them. */
+  readonly demandedHostnames?: readonly string[];
   /** A flag names it elsewhere than by default, so the name of its issuer says nothing: only a signature does. */
   readonly isElsewhere?: true;
   /** Flags name its key for another certificate, too, or another file for its key: a renewal keeps the key. */

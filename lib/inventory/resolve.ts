@@ -40,6 +40,10 @@ export interface Environment {
   readonly lacks?: readonly Feature[];
   /** By component, the files that it reads, where its manifest names others than kubeadm's: then it reads no others. */
   readonly reads?: Readonly<Record<string, readonly string[]>>;
+  /** Why a parameter has no value, as the end of a sentence: what must be made with it has to wait. */
+  readonly unknown?: Readonly<Record<string, string>>;
+  /** Addresses that flags and kubeconfigs of this machine demand, by the entry that must hold them. */
+  readonly demanded?: Readonly<Record<string, readonly string[]>>;
   /** Components that elect no leader here, so that no Lease shows whether they work. */
   readonly withoutLease?: readonly string[];
   /** For a process that makes no certificate: a parameter without value counts as empty, a directory stays open. */
@@ -197,7 +201,16 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const problems = checkEnvironment(inventory, environment);
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
-  const { parameters = {}, lacks = [], endpoints, files = {}, named = [], reads = {} } = environment;
+  const {
+    parameters = {},
+    lacks = [],
+    endpoints,
+    files = {},
+    named = [],
+    reads = {},
+    demanded = {},
+    unknown = {},
+  } = environment;
   const directories = allDirectories(inventory, environment.directories ?? {});
   const usual: PlacesHere = { directories, files: allFiles(inventory, { directories }) };
   const places: PlacesHere = { directories, files: allFiles(inventory, { directories, files }) };
@@ -212,7 +225,9 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
         return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
       }
       if (artefact.kind !== 'target') return { ...artefact, location, readers };
-      const { commonName: _, organizationsBefore, ...target } = artefact;
+      const { commonName: _, organizationsBefore, demandedBy: _demandedBy, ...target } = artefact;
+      const namesUnknown = parametersOf(artefact).flatMap((name) => unknown[name] ?? []);
+      const demandedHostnames = demanded[artefact.name];
       const asks = asked.filter((name) => parametersOf(artefact).includes(name));
       return {
         ...target,
@@ -222,6 +237,8 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
         location,
         readers,
         hostnames: flat(artefact.hostnames, valuesOf),
+        ...(namesUnknown.length > 0 && { namesUnknown: namesUnknown.join('; ') }),
+        ...(demandedHostnames !== undefined && { demandedHostnames }),
       };
     },
   );

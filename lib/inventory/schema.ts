@@ -14,7 +14,7 @@ import {
 } from './values.ts';
 import { finderNames } from './finders.ts';
 import { locationSchema } from './location-kinds.ts';
-import { directories, files } from './declared-files.ts';
+import { directories, files, namedBy } from './declared-files.ts';
 import { flags, reader } from './reader.ts';
 import { apiVersion, hostServices } from '../well-known.ts';
 
@@ -168,6 +168,18 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         )
         .default([])
         .describe('Names of a serving or peer certificate'),
+      // A renewal keeps the names that people gave it. Without one of these the machine's own components refuse it.
+      demandedBy: z
+        .array(
+          z.union([namedBy, z.strictObject({ endpoint: z.enum(['controlPlane', 'local']) })], {
+            error: '{component: NAME, flag: NAME}, or {endpoint: local}',
+          }),
+        )
+        .exactOptional()
+        .describe(
+          'Of one with the template present: the flags whose addresses it must hold, and those of its endpoint that ' +
+            'kubeconfigs of the components connect to, as far as they are addresses of this machine',
+        ),
       ...life,
     })
     .describe('A leaf certificate with its key'),

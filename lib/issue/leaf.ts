@@ -10,7 +10,7 @@ import { bundlesAbove } from '../inventory/order.ts';
 import { encodeBundle } from '../pki/bundle.ts';
 import { backDatedMs, type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { usageOids } from '../pki/extensions.ts';
-import { canonicalHostnames, hostnameDer } from '../pki/names.ts';
+import { canonicalHostnames, hostnameDer, uncoveredHostnames } from '../pki/names.ts';
 import { parsePrivateKey, PrivateKey } from '../pki/key.ts';
 import { chainOf } from '../pki/signer-certificate.ts';
 import { type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/sign.ts';
@@ -145,7 +145,11 @@ export async function issueRenewal(
   const former = artefact.template === 'present' ? formerLeafOf(artefact, places) : undefined;
   const shared = artefact.sharesKey === true ? sharedKey(artefact, material.get(artefact.name)) : undefined;
   const key = shared?.key ?? (await from.takeKey(artefact, (former?.leaf ?? issuer?.certificate)?.facts.key));
-  const template = former?.isFit === true ? templateOf(former.leaf) : declared(artefact, former?.leaf);
+  const template = withDemanded(
+    artefact,
+    former?.isFit === true ? templateOf(former.leaf) : declared(artefact, former?.leaf),
+    former?.leaf.facts.hostnames ?? [],
+  );
   const leaf = await signTemplate({
     template,
     key: key.key,
@@ -176,6 +180,16 @@ function sharedKey(
       'bring the key back, or give each certificate a key of its own',
   );
 }
+
+/** Of the names that the machine demands, one that a name of the former certificate covers is not added. */
+const withDemanded = (
+  { demandedHostnames = [] }: ResolvedTarget,
+  template: LeafTemplate,
+  held: readonly string[],
+): LeafTemplate => ({
+  ...template,
+  alternativeNames: [...template.alternativeNames, ...uncoveredHostnames(demandedHostnames, held).map(hostnameDer)],
+});
 
 /** The certificate that a renewal follows, and the blocks that stood behind it in its file. */
 interface Former {

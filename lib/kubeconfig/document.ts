@@ -32,6 +32,8 @@ export interface KubeconfigView {
   readonly key: Source;
   readonly authority: Source;
   readonly server?: string | undefined;
+  /** The name that its server must have, in place of the host of that URL. */
+  readonly serverName?: string | undefined;
   /** It trusts any server, and must not name a CA then. */
   readonly insecure: boolean;
   /** Why no component loads it, where what it says can be read all the same. */
@@ -90,13 +92,14 @@ function readView(file: string, bytes: Uint8Array, known: KnownServers): Kubecon
   const way = others.find((name) => isSet(user.fields[name]));
   const certified = certificate.kind !== 'none' && (way === 'token' || way === 'tokenFile');
   if (way !== undefined && !certified) return { foreign: `its user authenticates by "${way}"`, certificate };
-  const server = cluster.fields['server'];
+  const [server, serverName] = [cluster.fields['server'], cluster.fields['tls-server-name']];
   const authority = source(cluster.fields, 'certificate-authority');
   const insecure = cluster.fields[insecureFlag] === true;
   // client-go transport.TLSConfigFor: "specifying a root certificates file with the insecure flag is not allowed"
   const hasBoth = insecure && authority.kind !== 'none';
   return {
     server: typeof server === 'string' ? server : undefined,
+    ...(typeof serverName === 'string' && serverName !== '' && { serverName }),
     user: user.path,
     cluster: cluster.path,
     certificate,

@@ -46,6 +46,10 @@ export function dnsNameCovers(pattern: string, asked: string): boolean {
   return dot > 0 && host.slice(dot) === pattern.slice(1);
 }
 
+/** Those of the names, each a DNS name or an address in canonical form, that a certificate with these names does not cover. */
+export const uncoveredHostnames = (wanted: readonly string[], held: readonly string[]): readonly string[] =>
+  wanted.filter((name) => !held.some((one) => one === name || (isIP(name) === 0 && dnsNameCovers(one, name))));
+
 /** Context-specific tags of GeneralName. */
 export const nameTags = { email: 0x81, dns: 0x82, uri: 0x86, ip: 0x87 } as const;
 

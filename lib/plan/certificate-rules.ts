@@ -1,11 +1,10 @@
 // When a pair (a signer or a leaf certificate with its key) is renewed, and what stands in the way of that. Pure.
 // Two policies: OnlyWhenExpired touches what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of
 // time (refresh-rules.ts).
-import { isIP } from 'node:net';
 import type { ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { bundlesAbove, madeOf } from '../inventory/order.ts';
 import { isFile, isMadeHere } from '../inventory/places.ts';
-import { dnsNameCovers } from '../pki/names.ts';
+import { uncoveredHostnames } from '../pki/names.ts';
 import { locationText } from '../store/store.ts';
 import { clockSkewMs, doubt } from './clock-rules.ts';
 import { isRenewedAhead, postponed, renewalAt } from './ahead-rules.ts';
@@ -58,7 +57,8 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
     renewal: renewed,
   });
   const unknown = at.artefact.namesUnknown;
-  if (unknown === undefined || verdict.action !== 'keep') return verdict;
+  // What is there is the declaration of a `present` one.
+  if (unknown === undefined || verdict.action !== 'keep' || at.artefact.template === 'present') return verdict;
   const message = `${verdict.message}; whether it holds all its names is not known, because ${unknown}`;
   const recheckAt = earliest(verdict.recheckAt, laterMs(at.now, lookAgainMs));
   return { ...verdict, reason: 'HostnameUnknown', message, recheckAt };
@@ -143,14 +143,11 @@ function hostnameMissing({ artefact }: PairCase, { hostnames }: CertificateFacts
     return { reason: 'HostnameMissing', message: 'it holds no host name and no address (subject alternative names)' };
   }
   // What is there is the declaration then: names that people added or took away by hand stay as they are.
-  if (artefact.template === 'present') return undefined;
-  const missing = artefact.hostnames.filter((name) => !hostnames.some((held) => covers(held, name)));
+  const wanted = artefact.template === 'present' ? (artefact.demandedHostnames ?? []) : artefact.hostnames;
+  const missing = uncoveredHostnames(wanted, hostnames);
   if (missing.length === 0) return undefined;
   return { reason: 'HostnameMissing', message: `it does not hold ${missing.join(', ')}` };
 }
-
-const covers = (held: string, name: string): boolean =>
-  held === name || (isIP(name) === 0 && dnsNameCovers(held, name));
 
 const issuerObstacles = [keyOfIssuerElsewhere, issuerCannotSign, issuerUnknownToReaders];
 
@@ -225,11 +222,18 @@ function issuerUnknownToReaders(at: Faulty<PairCase>): Verdict | undefined {
   return blocked('SignerMissingFromBundle', `${fault.message}; ${state}`, until);
 }
 
-/** A renewal keeps the names of the certificate that is there; without one there are none to go by. */
+/** A renewal keeps the names of the certificate that is there, or of its backup; without both there are none to go by. */
 function namesUnknown({ artefact, fact, now, fault }: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
-  if (artefact.namesUnknown === undefined || certificatesOf(fact).length > 0) return undefined;
+  if (artefact.namesUnknown === undefined || hasNamesToKeep(artefact, fact)) return undefined;
   const message = `${fault.message}; its names are not known, because ${artefact.namesUnknown}`;
   return blocked('HostnameUnknown', message, laterMs(now, soonMs));
+}
+
+function hasNamesToKeep({ template }: ResolvedTarget, fact: PairCase['fact']): boolean {
+  const certificates = certificatesOf(fact);
+  if (template !== 'present') return certificates.length > 0;
+  if (certificates.length > 0) return certificates.some(({ hostnames }) => hostnames.length > 0);
+  return (fact.state !== 'absent' && fact.state !== 'broken') || fact.madeFromNothing !== true;
 }
 
 /** A kubeconfig that has to be made from nothing names a server; without one each attempt would be refused. */

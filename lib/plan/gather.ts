@@ -69,11 +69,12 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   for (const artefact of artefacts) {
     const { name } = artefact;
     const fact = related.get(name);
-    // A kubeconfig of which neither the document nor a backup can be understood.
-    const isUnknown = artefact.location.kind === 'kubeconfig' && isTemplateLost(artefact, fact) && !backups.has(name);
+    // Neither it nor a backup of it can be understood; of a kubeconfig the document may still name the server.
+    const isUnknown = isTemplateLost(artefact, fact) && !backups.has(name);
     const there = found.get(name);
     const isWithoutDocument =
-      there?.problem === undefined ? there === undefined : Object.keys(there.entries).length === 0;
+      artefact.location.kind !== 'kubeconfig' ||
+      (there?.problem === undefined ? there === undefined : Object.keys(there.entries).length === 0);
     if (isUnknown && isWithoutDocument) facts.set(name, { ...fact, madeFromNothing: true });
   }
   return {

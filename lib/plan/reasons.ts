@@ -20,7 +20,7 @@ export const reasons = {
   ExpiredInBundle: ['renew', 'a bundle holds expired certificates', 'cleared by `BeforeExpiry`'],
   IssuerNotTrusted: ['renew', 'nothing in its bundle has signed it', 'reissued'],
   Unfit: ['renew', 'usage or subject are refused by all', 'reissued, as declared'],
-  HostnameMissing: ['renew', 'a declared host name is not in it', 'reissued'],
+  HostnameMissing: ['renew', 'a name it must hold is not in it', 'reissued'],
   HostnameUnknown: ['keep, blocked', 'a name of it cannot be read now', 'made once its names are known'],
   AuthorityDiffers: ['renew', 'a kubeconfig knows only a former CA', 'rewritten, with the CA'],
   InputsDiffer: ['renew', 'a composed bundle lacks an input', 'written'],

@@ -1,10 +1,10 @@
 // Which servers run on a kubeadm machine, and which certificate each shows now. One handshake each, all at once, with a
 // short patience: a machine that is down is the usual case. A handshake verifies nothing and sends nothing.
 import { isIP } from 'node:net';
-import { networkInterfaces } from 'node:os';
 import type { Clock } from '../clock.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type Address, addressText, serverAddress } from '../address.ts';
+import { addressesNow } from '../host/own-address.ts';
 import { certificateOf, type Facts } from '../plan/facts.ts';
 import { askLoopback, judgeLoopback, loopbackName } from '../proof/loopback.ts';
 import { proveServed } from '../proof/served.ts';
@@ -120,7 +120,7 @@ export async function askOwn(servers: readonly LocalServer[], asking: Asking): P
 
 /** An address that this machine has no more belongs to somebody else, and is not asked. */
 const isOfThisMachine = (host: string): boolean =>
-  isIP(host) === 0 || host === loopback || ownAddresses().includes(host);
+  isIP(host) === 0 || host === loopback || addressesNow().includes(host);
 
 /** Only a pair that belongs together: another one would end the handshake on our side. */
 function pairOf(name: string, { facts, found }: Asking): { readonly cert: string; readonly key: string } | undefined {
@@ -128,8 +128,4 @@ function pairOf(name: string, { facts, found }: Asking): { readonly cert: string
   const { [certificateKey]: cert, [privateKeyKey]: key } = found.get(name)?.entries ?? {};
   if (cert === undefined || key === undefined) return undefined;
   return { cert: Buffer.from(cert).toString(), key: Buffer.from(key).toString() };
-}
-
-function ownAddresses(): readonly string[] {
-  return Object.values(networkInterfaces()).flatMap((list = []) => list.map(({ address }) => address));
 }

@@ -105,6 +105,8 @@ interface NodeInput extends ReportInput {
   /** What runs with a former CA, and who must restart it. */
   readonly stale?: readonly string[];
   readonly former?: readonly FormerFile[];
+  /** A sentence where this machine has no more the address of its API server. */
+  readonly addressGone?: string | undefined;
   /** Default: true. */
   readonly isArmed?: boolean | undefined;
   /** Default: `the kubelet`. */
@@ -129,6 +131,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
   );
   const problems = [
     ...general.problems,
+    ...(input.addressGone === undefined ? [] : [input.addressGone]),
     ...(input.stale ?? []),
     ...former.filter((one) => !isRestartedByItself(one)).map(formerText),
     ...(adopted === undefined ? [] : adoptedProblems(adopted)),

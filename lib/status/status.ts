@@ -16,6 +16,7 @@ import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { type Entries, type Found, type Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { FormerFile } from '../restart/loaded.ts';
+import { addressesNow, addressGone } from '../host/own-address.ts';
 import { askOwn, askServers, localServers } from './local-servers.ts';
 import { type AdoptionStatus, nodeReport, type NodeStatus } from './node-report.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
@@ -136,6 +137,7 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
     isForecast: at !== undefined,
     keyOnly: new Set(resolved.artefacts.filter(isKeyOnly).map(({ name }) => name)),
     served: served.flat(),
+    addressGone: at === undefined ? addressGone(resolved.endpoints?.local, addressesNow()) : undefined,
   });
 }
 

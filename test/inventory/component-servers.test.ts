@@ -21,7 +21,9 @@ const directories = allDirectories(inventory, {});
 const named = { caFile: '/ssl/ca.crt', caKeyFile: '/ssl/ca.key', schedulerKubeconfig: '/etc/kubernetes/own.conf' };
 const places = { directories, files: allFiles(inventory, { directories, files: named }) };
 const serversOf = (files: Readonly<Record<string, string>>): Promise<readonly string[]> =>
-  componentServers(artefacts, places, async (file) => ({ '/ssl/ca.crt': ca.certificate.pem, ...files })[file]);
+  componentServers(artefacts, places, async (file) => ({ '/ssl/ca.crt': ca.certificate.pem, ...files })[file]).then(
+    (servers) => servers.map(({ url }) => url),
+  );
 
 describe('componentServers()', () => {
   it.each<readonly [string, Readonly<Record<string, string>>, readonly string[]]>([

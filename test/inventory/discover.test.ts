@@ -92,6 +92,7 @@ describe('decideKubeadm()', () => {
       },
       endpoints: { controlPlane: 'https://admin.example.com:6443', local: 'https://192.0.2.10:8443' },
       lacks: ['externalEtcd'],
+      unknown: {},
       notes: [],
     });
   });

@@ -69,6 +69,7 @@ export interface Told {
   readonly served?: readonly ServedCertificate[];
   readonly former?: readonly FormerFile[];
   readonly isArmed?: boolean;
+  readonly addressGone?: string;
   readonly adopted?: AdoptionStatus;
   readonly ahead?: RenewAhead;
   readonly policy?: Partial<RenewalPolicy>;

@@ -27,6 +27,12 @@ export function witnessedAddresses(witnesses: AddressWitnesses): readonly string
   return [...new Set(confirmed.filter((host) => isIP(host) !== 0 && !isLoopbackHost(host)))];
 }
 
+/** Whether a machine has an address that one of its flags names, or another of its files names the same as its own. */
+export function isConfirmedBy(witnesses: AddressWitnesses, address: string): boolean {
+  if (isLoopbackHost(address) || witnesses.own.includes(address)) return true;
+  return witnessedAddresses({ ...witnesses, own: [address] }).includes(address);
+}
+
 /** The port of the first kubeconfig that names a server at this address. */
 export function witnessedPort(kubeconfigs: AddressWitnesses['kubeconfigs'], address: string): string | undefined {
   const port = serversIn(kubeconfigs).find((url) => bareHost(url) === address)?.port;

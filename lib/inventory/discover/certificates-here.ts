@@ -7,6 +7,8 @@ import type { MachineFiles } from './machine-files.ts';
 /** The current context of a kubeconfig, which its component uses, whatever its names are. */
 interface HeldByKubeconfig {
   readonly server: string | undefined;
+  /** Whether it holds the host of that URL against the names of the server's certificate. */
+  readonly checksHost: boolean;
   /** A kubeconfig may have a token instead, or nothing. */
   readonly namesCertificate: boolean;
   /** Undefined where there is none, or none that can be read. */
@@ -25,8 +27,9 @@ export async function heldByKubeconfig(
 ): Promise<HeldByKubeconfig | undefined> {
   const view = readKubeconfigView(file, Buffer.from((await text(file)) ?? ''), {});
   if (!('user' in view)) return undefined;
-  const { certificate, server } = view;
-  return { server, namesCertificate: certificate.kind !== 'none', leaf: await leafOf(certificate, text) };
+  const { certificate, server, insecure, serverName } = view;
+  const checksHost = !insecure && serverName === undefined;
+  return { server, checksHost, namesCertificate: certificate.kind !== 'none', leaf: await leafOf(certificate, text) };
 }
 
 async function leafOf(source: Source, text: MachineFiles['text']): Promise<Certificate | undefined> {

@@ -7,6 +7,14 @@ import type { Artefact } from '../model.ts';
 import { certificatesIn, heldByKubeconfig } from './certificates-here.ts';
 import type { MachineFiles } from './machine-files.ts';
 
+export interface ComponentServer {
+  readonly url: string;
+  /** As the inventory has its kubeconfig. */
+  readonly endpoint: Extract<Artefact['location'], { readonly kind: 'kubeconfig' }>['endpoint'];
+  /** Whether it holds the host of the URL against the names of the server's certificate. */
+  readonly checksHost: boolean;
+}
+
 /**
  * A component uses the current context of its kubeconfig, whatever its names are. It is this machine's where the CA of this
  * machine has signed its certificate: the kubeconfig of another cluster has one of that cluster's CA.
@@ -15,17 +23,19 @@ export async function componentServers(
   artefacts: readonly Artefact[],
   places: PlacesHere,
   text: MachineFiles['text'],
-): Promise<readonly string[]> {
-  const found = artefacts.map(async (artefact): Promise<readonly string[]> => {
+): Promise<readonly ComponentServer[]> {
+  const found = artefacts.map(async (artefact): Promise<readonly ComponentServer[]> => {
     const { kind, location, readers } = artefact;
     if (kind !== 'target' || location.kind !== 'kubeconfig') return [];
     if (!readers.some(({ component }) => isComponent(component))) return [];
     const file = pathHere(location.file, places);
-    const { server, leaf } = (await heldByKubeconfig(file, text)) ?? {};
+    const { server, leaf, checksHost = true } = (await heldByKubeconfig(file, text)) ?? {};
     if (server === undefined || leaf === undefined) return [];
     const signer = artefacts.find(({ name }) => name === artefact.issuer)?.location;
     const authorities = signer?.kind === 'pemPair' ? await certificatesIn(pathHere(signer.certFile, places), text) : [];
-    return authorities.some((authority) => signatureMatches(leaf, authority)) ? [server] : [];
+    return authorities.some((authority) => signatureMatches(leaf, authority))
+      ? [{ url: server, endpoint: location.endpoint, checksHost }]
+      : [];
   });
-  return [...new Set((await Promise.all(found)).flat())];
+  return (await Promise.all(found)).flat();
 }

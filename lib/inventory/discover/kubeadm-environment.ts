@@ -8,8 +8,10 @@ import type { Inventory } from '../model.ts';
 import { namedHere } from '../named-entries.ts';
 import { filesOf, isFile } from '../places.ts';
 import type { Environment } from '../resolve.ts';
+import { isConfirmedBy } from './address-witnesses.ts';
 import { shownDirectory } from './certificates-directory.ts';
 import { componentServers } from './component-servers.ts';
+import { demandedHostnames } from './demanded-hostnames.ts';
 import { electsLeader } from './documents.ts';
 import { directoriesOfKubeadm, discoverKubeadm, type Machine } from './kubeadm-machine.ts';
 import { filesOfFlags, withIssuers } from './files-of-flags.ts';
@@ -39,7 +41,7 @@ export async function environmentOfKubeadm(
     given,
     ...(isOpen && { shown: (settings) => shownDirectory('pkiDir', inventory.files, filesIn(settings)) }),
   });
-  const { parameters, lacks, reads, manifests, settings, without, pkiDir } = discovery;
+  const { parameters, lacks, unknown, reads, manifests, settings, without, pkiDir, witnesses } = discovery;
   // An inventory of your own may declare fewer.
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
@@ -64,12 +66,19 @@ export async function environmentOfKubeadm(
   const present = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
   const artefacts = namedHere(present, places, usualFiles);
   const named = await withIssuers(filesOfFlags(settings, placed), { artefacts, files: machineFiles });
-  const components = await componentServers(inventory.artefacts, places, machineFiles.text);
+  const servers = await componentServers(inventory.artefacts, places, machineFiles.text);
+  const components = [...new Set(servers.map(({ url }) => url))];
+  const demanded = demandedHostnames(artefacts, {
+    settings,
+    servers,
+    isConfirmed: (address) => isConfirmedBy(witnesses, address),
+    own: witnesses.own,
+  });
   const endpoints = { ...discovery.endpoints, ...(components.length > 0 && { components }) };
   const withoutLease = Object.keys(manifests).filter(
     (component) => !electsLeader(manifests[component] ?? '', component),
   );
-  const more = { files, named, endpoints, lacks, reads, withoutLease };
+  const more = { files, named, endpoints, lacks, reads, withoutLease, demanded, unknown };
   const found = { parameters: Object.fromEntries(declared), directories, ...more };
   const notes = [...discovery.notes, ...(await unreadCopies(inventory, here, { named, root: machine.root ?? '/' }))];
   return { environment: { ...given, ...found }, notes };

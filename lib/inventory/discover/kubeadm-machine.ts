@@ -1,7 +1,6 @@
 // Discovery of a control plane of kubeadm on this machine. Impure: it reads files, and nothing else; what they mean is
 // decided in kubeadm.ts. Never fails because of a file that is missing or broken: only a machine that is no control plane
 // of kubeadm is refused (ConfigInvalid).
-import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { RecoveryError } from '../../errors.ts';
 import { staticPods } from '../../components.ts';
@@ -14,7 +13,9 @@ import { isOnMachine, type MachineFiles, readerBelow } from './machine-files.ts'
 import type { SettingsHere } from './named-files.ts';
 import { readStaticPods, type StaticPods } from './pod-manifests.ts';
 import { isSignOfControlPlane } from './signs.ts';
-import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
+import type { AddressWitnesses } from './address-witnesses.ts';
+import { addressesHere, candidateAddresses, defaultAddress, type Addresses } from './machine-addresses.ts';
+import { decideKubeadm, type KubeadmFiles, type KubeadmFindings, witnessesIn } from './kubeadm.ts';
 
 /** `reads`: by component of an adopted machine, the files that its flags name. */
 export interface Discovery extends KubeadmFindings {
@@ -27,6 +28,7 @@ export interface Discovery extends KubeadmFindings {
   readonly without: readonly string[];
   /** As it is shown, else as it was asked for. */
   readonly pkiDir: string;
+  readonly witnesses: AddressWitnesses;
 }
 
 /** The machine whose files are read: this one, or one below another root. */
@@ -34,7 +36,7 @@ export interface Machine {
   /** Default: `/`. */
   readonly root?: string;
   /** Addresses by the name of the interface. */
-  readonly addresses?: () => Readonly<Record<string, readonly string[]>>;
+  readonly addresses?: () => Addresses;
 }
 
 export interface KubeadmQuestion extends Machine {
@@ -53,7 +55,7 @@ export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): K
 
 /** Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
 export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discovery> {
-  const { directories, given, root = '/', addresses = ownAddresses } = question;
+  const { directories, given, root = '/', addresses = addressesHere } = question;
   const { kubernetesDir, kubeletDir } = directories;
   // The CAs alone say nothing: people copy them to a machine before `kubeadm join --control-plane`, which refuses to join
   // where it finds what we would make.
@@ -95,12 +97,14 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const hasEtcdAuthority = await isOnMachine(join(root, etcdAuthority));
   const here = addresses();
   const address = defaultAddress((await text('/proc/net/route')) ?? '', here);
+  const ownAddresses = Object.values(here).flat();
+  const candidates = candidateAddresses(here);
   const kubelet = settings['kubelet']?.values;
-  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses: Object.values(here).flat(), kubelet };
+  const sight = { files, etcdAuthority, hasEtcdAuthority, address, ownAddresses, candidates, kubelet };
   const discovery = decideKubeadm(sight, given);
   const reads = readByAdopted(manifests);
   const without = isControlPlane ? [] : [...staticPods, ...(files.kubeletKubeconfig === undefined ? ['kubelet'] : [])];
-  const own = { reads, manifests, settings, without, pkiDir };
+  const own = { reads, manifests, settings, without, pkiDir, witnesses: witnessesIn(files, ownAddresses) };
   const doubt = await doubtOfAdopted({ reads, pkiDir, kubernetesDir, files, endpoints: discovery.endpoints, text });
   const found = { ...discovery, ...own, notes: [...unread, ...discovery.notes, ...doubled] };
   if (doubt === undefined) return found;
@@ -166,19 +170,4 @@ async function textsOf({ directories, manifests, settings, others, text }: Gathe
     apiServerCertificate: await text(join(pkiDir, 'apiserver.crt')),
     etcdCertificates: [await text(join(pkiDir, 'etcd/server.crt')), await text(join(pkiDir, 'etcd/peer.crt'))],
   };
-}
-
-function ownAddresses(): Record<string, string[]> {
-  const all = Object.entries(networkInterfaces()).map(([name, list = []]): [string, string[]] => [
-    name,
-    list.filter(({ internal }) => !internal).map(({ address }) => address),
-  ]);
-  return Object.fromEntries(all);
-}
-
-/** As kubeadm chooses: the address of the interface that has the default route (/proc/net/route). */
-function defaultAddress(routes: string, addresses: Readonly<Record<string, readonly string[]>>): string | undefined {
-  const rows = routes.split('\n').map((line) => line.trim().split(/\s+/));
-  const name = rows.find(([, destination]) => destination === '00000000')?.[0];
-  return name === undefined ? undefined : addresses[name]?.find((address) => !address.startsWith('fe80:'));
 }

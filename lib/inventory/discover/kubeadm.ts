@@ -5,7 +5,7 @@
 //   nodeName            the kubelet's certificate where one of these has the same name: --hostname-override, etcd's
 //                       --name, the host name of the machine; else these, in this order
 //   advertiseAddress    kube-apiserver --advertise-address, etcd's URLs, kubeconfigs' servers and present certificates
-//                       (address-witnesses.ts), the address of the default route
+//                       (address-witnesses.ts), the only address of the machine
 //   serviceIP           kube-apiserver --service-cluster-ip-range, else 10.96.0.0/12
 //   clusterServiceNames the kubelet's clusterDomain, the issuer of service-account tokens, else cluster.local
 //   apiServerHostnames  the host of the control-plane endpoint, which kubeconfigs name
@@ -18,7 +18,7 @@ import { checkedHostname } from '../values.ts';
 import type { Endpoints, Feature, Parameters } from '../model.ts';
 import type { Environment } from '../resolve.ts';
 import type { ValuesByFlag } from './component-settings.ts';
-import { witnessedAddresses, witnessedPort } from './address-witnesses.ts';
+import { type AddressWitnesses, witnessedAddresses, witnessedPort } from './address-witnesses.ts';
 import {
   clusterDomainOf,
   commonNameOf,
@@ -65,12 +65,16 @@ export interface KubeadmSight {
   readonly ownAddresses?: readonly string[];
   /** Flags of the kubelet, from its unit. */
   readonly kubelet?: ValuesByFlag | undefined;
+  /** Those of them by which others may reach it. */
+  readonly candidates?: readonly string[];
 }
 
 export interface KubeadmFindings {
   readonly parameters: Parameters;
   readonly endpoints: Endpoints;
   readonly lacks: readonly Feature[];
+  /** Why a parameter has no value, as the end of a sentence. */
+  readonly unknown: Readonly<Record<string, string>>;
   /** Files that could not be understood, and what was taken in their place. */
   readonly notes: readonly string[];
 }
@@ -81,20 +85,15 @@ const defaults = { serviceRange: '10.96.0.0/12', domain: 'cluster.local', port: 
 type Flags = ReadonlyMap<string, string>;
 
 export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmFindings {
-  const { files, address, ownAddresses = [] } = sight;
+  const { files, ownAddresses = [] } = sight;
   const apiServer: Flags = flagsOf(files.apiServerManifest ?? '') ?? new Map<string, string>();
   const etcd: Flags = flagsOf(files.etcdManifest ?? '') ?? new Map<string, string>();
   const asked = given.parameters ?? {};
 
   const nodeName = first(asked['nodeName'], nodeNames(sight, etcd));
   const kubeconfigs = kubeconfigsIn(files);
-  const witnessed = witnessedAddresses({
-    kubeconfigs,
-    etcdCertificates: files.etcdCertificates ?? [],
-    apiServerCertificate: files.apiServerCertificate,
-    own: ownAddresses,
-  });
-  const addresses = [...advertisedAddresses(apiServer, etcd), ...witnessed, address].filter(isAddress);
+  const witnessed = witnessedAddresses(witnessesIn(files, ownAddresses));
+  const addresses = [...advertisedAddresses(apiServer, etcd), ...witnessed, guessedAddress(sight)].filter(isAddress);
   const advertised = first(asked['advertiseAddress'], addresses);
   const port = apiServer.get('secure-port') ?? witnessedPort(kubeconfigs, advertised ?? '');
   const local = given.endpoints?.local ?? urlOf(advertised, port);
@@ -125,8 +124,20 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
       isStacked({ ...sight, apiServer, advertised }) ? 'externalEtcd' : 'stackedEtcd',
       ...(isBeforeClusterAdmins(files) ? (['clusterAdmins'] as const) : []),
     ],
+    unknown: advertised === undefined ? { advertiseAddress: addressUnknown(sight) } : {},
     notes: notesOf(files),
   };
+}
+
+/** One of several addresses is no better than another: what was made with the wrong one would be refused by every component. */
+const guessedAddress = ({ address, candidates = [] }: KubeadmSight): string | undefined =>
+  candidates.length > 1 ? undefined : (candidates[0] ?? address);
+
+function addressUnknown({ candidates = [] }: KubeadmSight): string {
+  const wanted = 'give it by --parameter advertiseAddress=ADDRESS';
+  if (candidates.length === 0)
+    return `no file names the address of the API server, and this machine has none; ${wanted}`;
+  return `no file says which address of this machine is the API server's: ${candidates.join(', ')}; ${wanted}`;
 }
 
 /**
@@ -190,6 +201,13 @@ const kubeconfigsIn = (files: KubeadmFiles): readonly (string | undefined)[] => 
   files.kubeletKubeconfig,
   files.adminKubeconfig,
 ];
+
+export const witnessesIn = (files: KubeadmFiles, own: readonly string[]): AddressWitnesses => ({
+  kubeconfigs: kubeconfigsIn(files),
+  etcdCertificates: files.etcdCertificates ?? [],
+  apiServerCertificate: files.apiServerCertificate,
+  own,
+});
 
 function advertisedAddresses(apiServer: Flags, etcd: Flags): readonly (string | undefined)[] {
   const urls = ['advertise-client-urls', 'initial-advertise-peer-urls', 'listen-peer-urls', 'listen-client-urls']

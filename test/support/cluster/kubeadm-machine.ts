@@ -43,6 +43,8 @@ function run(command: string, args: readonly string[]): Promise<Outcome> {
 export class KubeadmMachine implements AsyncDisposable {
   readonly root: string;
   readonly #kubeadm: string;
+  /** Addresses by the interface that has them, the one with the default route first. Without any its network is down. */
+  interfaces: Readonly<Record<string, string>> = {};
   #network: ChildProcess | undefined;
 
   private constructor(root: string, kubeadm: string) {
@@ -119,7 +121,7 @@ export class KubeadmMachine implements AsyncDisposable {
   /** `kube-cert-recovery --mode=regen --once` for these files, where no API server answers. */
   async regen(directories = this.directories): Promise<Outcome> {
     const own = [program, '--mode=regen', '--once', `--config=${await this.configuration(directories)}`];
-    return run('unshare', [...asRoot, '--net', ...unseen, process.execPath, ...own]);
+    return run('unshare', [...asRoot, '--net', ...unseen, ...this.#withInterfaces, process.execPath, ...own]);
   }
 
   /** `kube-cert-recovery status` for these files. */
@@ -127,8 +129,21 @@ export class KubeadmMachine implements AsyncDisposable {
     const directories = Object.entries(this.directories).map(([name, path]) => `--directory=${name}=${path}`);
     const own = [process.execPath, program, 'status', '--preset=kubeadm', ...directories, ...args];
     return this.#network === undefined
-      ? run('unshare', [...asRoot, '--net', ...own])
+      ? run('unshare', [...asRoot, '--net', ...this.#withInterfaces, ...own])
       : run('nsenter', [...this.inNetwork, ...own]);
+  }
+
+  /** A command that gives its network the interfaces; another one follows. Kernels differ in the kinds that they know. */
+  get #withInterfaces(): readonly string[] {
+    const all = Object.entries(this.interfaces).map(
+      ([name, address]) =>
+        `(ip link add ${name} type dummy || ip link add ${name} type ifb) 2>/dev/null && ip link set ${name} up && ` +
+        `ip address add ${address}/24 dev ${name}`,
+    );
+    if (all.length === 0) return [];
+    const [first = ''] = Object.keys(this.interfaces);
+    const script = ['ip link set lo up', ...all, `ip route add default dev ${first}`, 'exec "$@"'].join(' && ');
+    return ['sh', '-c', script, 'sh'];
   }
 
   /** A network of this machine's own, with its address. */

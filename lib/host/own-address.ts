@@ -1,0 +1,25 @@
+// Whether this machine still has the address at which its API server and its etcd are reached.
+import { isIP } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { bareHost, isLoopbackHost } from '../address.ts';
+
+/** All that it has now, those of the loopback interface among them. */
+export const addressesNow = (): readonly string[] =>
+  Object.values(networkInterfaces()).flatMap((list = []) => list.map(({ address }) => address));
+
+/**
+ * A sentence where the machine has other addresses than the one of its own endpoint. While it has none at all its network
+ * is not up, which shows nothing. Pure.
+ */
+export function addressGone(endpoint: string | undefined, own: readonly string[]): string | undefined {
+  const url = URL.parse(endpoint ?? '');
+  const address = url === null ? '' : bareHost(url);
+  if (isIP(address) === 0 || isLoopbackHost(address) || own.includes(address)) return undefined;
+  const others = own.filter((one) => !isLoopbackHost(one) && !/^fe[89ab][\da-f]:/i.test(one));
+  if (others.length === 0) return undefined;
+  return (
+    `${address} is no address of this machine, and its API server and etcd are reached at no other; give it that address ` +
+    `back, or put another one (${others.join(', ')}) into --advertise-address, the URLs of etcd and the kubeconfigs: its ` +
+    'certificates get it by the next run'
+  );
+}
