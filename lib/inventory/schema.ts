@@ -15,7 +15,7 @@ import {
 import { finderNames } from './finders.ts';
 import { locationSchema } from './location-kinds.ts';
 import { directories, files } from './declared-files.ts';
-import { flags, reader } from './reader.ts';
+import { flagOfComponent, flags, reader } from './reader.ts';
 import { apiVersion, hostServices } from '../well-known.ts';
 
 // A pair or a CA below pki/ without its ending, or a kubeconfig.
@@ -143,6 +143,13 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .exactOptional()
         .describe(
           'Another CA may have signed it: then it is left alone until it ends, and never renewed with this one',
+        ),
+      knownBy: z
+        .array(flagOfComponent)
+        .min(1)
+        .exactOptional()
+        .describe(
+          'Flags of those who meet it: the file of CA certificates that they name must hold the CA that signs it',
         ),
       supersededBy: objectName
         .exactOptional()
