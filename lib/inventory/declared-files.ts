@@ -1,11 +1,10 @@
 // Directories and files of this host that differ from site to site, as they are written in YAML: what may be given, which flag of
 // a component names them, and where they lie by default.
 import * as z from 'zod';
-import { filePath, objectName, parameterName, someText } from './values.ts';
+import { flagOfComponent } from './reader.ts';
+import { filePath, parameterName, someText } from './values.ts';
 
-export const namedBy = z
-  .strictObject({ component: objectName, flag: objectName })
-  .describe('The flag of a component on this machine that names it');
+const namedBy = flagOfComponent.describe('The flag of a component on this machine that names it');
 
 export const directories = z
   .record(
@@ -29,6 +28,13 @@ export const files = z
     z.strictObject({
       description: someText,
       namedBy: namedBy.exactOptional(),
+      alsoNamedBy: z
+        .array(namedBy)
+        .min(1)
+        .exactOptional()
+        .describe(
+          'Of a CA whose key is not beside the file that the first flag names: flags that lead to its key, too',
+        ),
       keyOf: parameterName
         .exactOptional()
         .describe('The file of a certificate, beside which its key has its usual name: ca.key, ca-key.pem'),

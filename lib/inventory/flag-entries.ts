@@ -28,7 +28,8 @@ export function withFlagEntries(declared: readonly Artefact[], named: readonly F
   const added: Artefact[] = [];
   for (const one of named) {
     const base = `${one.component}-${one.flag}`;
-    const entry = taken.has(one.file) ? undefined : entryOf(one, unusedName(base, names));
+    const isTaken = taken.has(one.file) && !isOtherTrust(one, declared, added);
+    const entry = isTaken ? undefined : entryOf(one, unusedName(base, names));
     if (entry === undefined) continue;
     added.push(entry);
     names.add(entry.name);
@@ -40,6 +41,23 @@ export function withFlagEntries(declared: readonly Artefact[], named: readonly F
     names: new Set(declared.map(({ name }) => name)),
   };
   return [...declared, ...added].map((one) => withSharedFiles(withIssuer(one, files), named));
+}
+
+/** A bundle in the file of an entry that does not sign for those whom its component meets: what it trusts is seen by itself. */
+function isOtherTrust(
+  { component, flag, role, file }: FileOfFlag,
+  declared: readonly Artefact[],
+  added: readonly Artefact[],
+): boolean {
+  const isHere = ({ location }: Artefact): boolean => pathsIn(location).includes(file);
+  if (role.holds !== 'bundle' || added.some((one) => one.kind === 'external' && isHere(one))) return false;
+  const holders = new Set(declared.filter(isHere).map(({ name }) => name));
+  return declared.some(
+    (one) =>
+      one.kind === 'target' &&
+      one.knownBy?.some((by) => by.component === component && by.flag === flag) === true &&
+      !holders.has(one.issuer ?? ''),
+  );
 }
 
 interface FilesHere {

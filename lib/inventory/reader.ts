@@ -65,6 +65,9 @@ export const reader = z.strictObject({
   proof: proof.default({ kind: 'none' }),
 });
 
+/** Without dashes. */
+export const flagOfComponent = z.strictObject({ component: objectName, flag: objectName });
+
 /** In the value of a flag. */
 export const kubeconfigPlaceholder = 'kubeconfig';
 

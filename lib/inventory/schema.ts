@@ -14,8 +14,8 @@ import {
 } from './values.ts';
 import { finderNames } from './finders.ts';
 import { locationSchema } from './location-kinds.ts';
-import { directories, files, namedBy } from './declared-files.ts';
-import { flags, reader } from './reader.ts';
+import { directories, files } from './declared-files.ts';
+import { flagOfComponent, flags, reader } from './reader.ts';
 import { apiVersion, hostServices } from '../well-known.ts';
 
 // A pair or a CA below pki/ without its ending, or a kubeconfig.
@@ -144,6 +144,13 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .describe(
           'Another CA may have signed it: then it is left alone until it ends, and never renewed with this one',
         ),
+      knownBy: z
+        .array(flagOfComponent)
+        .min(1)
+        .exactOptional()
+        .describe(
+          'Flags of those who meet it: the file of CA certificates that they name must hold the CA that signs it',
+        ),
       supersededBy: objectName
         .exactOptional()
         .describe('A target in whose presence nobody reads this one any more: then nothing is made here'),
@@ -171,7 +178,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
       // A renewal keeps the names that people gave it. Without one of these the machine's own components refuse it.
       demandedBy: z
         .array(
-          z.union([namedBy, z.strictObject({ endpoint: z.enum(['controlPlane', 'local']) })], {
+          z.union([flagOfComponent, z.strictObject({ endpoint: z.enum(['controlPlane', 'local']) })], {
             error: '{component: NAME, flag: NAME}, or {endpoint: local}',
           }),
         )

@@ -25,6 +25,7 @@ import { type ArtefactFacts, certificatesOf } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { isFile } from '../inventory/places.ts';
 import { locationText } from '../store/store.ts';
+import { unknownToReaders } from './known-by-rules.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
 import { fileOfOthers } from './others-rules.ts';
@@ -107,7 +108,7 @@ function judge(at: Case): Verdict {
     case 'kubeconfigs':
       return judgeKubeconfigs({ ...at, artefact });
     case 'external':
-      return judgeExternal(artefact, at.fact, now);
+      return judgeExternal({ ...at, artefact });
     case 'keyPair':
     case 'opaque':
       return judgeForeign(artefact, at.fact, now);
@@ -130,10 +131,11 @@ function judgeForeign({ kind, published, location }: KeyPair | Opaque, fact: Art
 }
 
 /** What others maintain is only reported where it cannot be read: what is made of it does without it meanwhile. */
-function judgeExternal(artefact: External, fact: ArtefactFacts, now: Date): Verdict {
+function judgeExternal(at: Case<External>): Verdict {
+  const { artefact, fact, now } = at;
   const { location } = artefact;
   const recheckAt = laterMs(now, idleMs);
-  const unusable = isFile(location) ? bundleToBring(artefact, fact, now) : undefined;
+  const unusable = isFile(location) ? bundleToBring(at) : undefined;
   if (unusable !== undefined) return unusable;
   if (fact.state === 'absent') return keep('Healthy', 'absent, so it counts for nothing', recheckAt);
   if (fact.state === 'broken') {
@@ -149,13 +151,17 @@ function judgeExternal(artefact: External, fact: ArtefactFacts, now: Date): Verd
 }
 
 /** A file of CA certificates that a component is told: without one that is valid it knows nobody, or does not start. */
-function bundleToBring({ location }: External, fact: ArtefactFacts, now: Date): Verdict | undefined {
+function bundleToBring(at: Case<External>): Verdict | undefined {
+  const { fact, now } = at;
+  const { location } = at.artefact;
   const wanted = `bring the CA certificates that are valid now to ${locationText(location)}`;
   const problem = (text: string): Verdict => bring('NotOurs', `${text}: ${wanted}`, laterMs(now, lookAgainMs));
   if (fact.state === 'absent') return problem('it is absent, and its component is told of it');
   if (fact.state === 'broken') return problem(`it is broken: ${fact.message}`);
   const certificates = certificatesOf(fact);
   if (validNow(fact, now).size > 0) {
+    const unknown = unknownToReaders(at);
+    if (unknown !== undefined) return bring('NotOurs', unknown, laterMs(now, lookAgainMs));
     const end = earliest(...certificates.map(({ notAfter }) => notAfter).filter((one) => one > now));
     const ended = certificates
       .filter(({ notAfter }) => notAfter <= now)

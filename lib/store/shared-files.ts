@@ -58,9 +58,12 @@ export async function refuseFilesOfOthers(
   const realFiles = ({ location: place }: Pick<Owner, 'location'>): Promise<string[]> =>
     Promise.all((isFile(place) ? filesOf(place) : []).map(({ file }) => realFile(disk, file)));
   const own = await realFiles({ location });
+  const paths = filesOf(location).map(({ file }) => file);
   const isSigner = owners.find((owner) => locationText(owner.location) === what)?.kind === 'signer';
   for (const owner of owners) {
     if (!isFile(owner.location) || locationText(owner.location) === what) continue;
+    // A CA flag may name this very file: what others maintain is only read, and this is its owner.
+    if (owner.kind === 'external' && filesOf(owner.location).every(({ file }) => paths.includes(file))) continue;
     const theirs = await realFiles(owner);
     const isWhole = own.length === theirs.length && own.every((file, index) => file === theirs[index]);
     if (isWhole && isSigner === (owner.kind === 'signer')) continue;

@@ -16,6 +16,7 @@ import { electsLeader } from './documents.ts';
 import { directoriesOfKubeadm, discoverKubeadm, type Machine } from './kubeadm-machine.ts';
 import { filesOfFlags, withIssuers } from './files-of-flags.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
+import { filesOfSigners, signerChoices } from './signer-places.ts';
 import { movedPaths, namedDirectories, type NamedFiles, namedFiles, type SettingsHere } from './named-files.ts';
 
 export interface Discovered {
@@ -59,13 +60,22 @@ export async function environmentOfKubeadm(
   ]);
   const names = await namesOfFiles([...known, ...all], machine.root ?? '/');
   const placed = (path: string): string => names.get(moved(path)) ?? moved(path);
-  const files = filesIn(settings, { moved: placed, without });
+  const machineFiles = readerBelow(machine.root ?? '/');
+  const flags = filesOfFlags(settings, placed);
+  const byFlags = filesIn(settings, { moved: placed, without });
+  const usualPath = (path: string): string => placed(pathHere(path, { directories: inUse }));
+  const signers = await filesOfSigners(signerChoices(inventory.files, { named: byFlags, flags, usual: usualPath }), {
+    artefacts: inventory.artefacts,
+    places: { directories: inUse, files: allFiles(inventory, { directories: inUse, files: byFlags }) },
+    files: machineFiles,
+    root: machine.root ?? '/',
+  });
+  const files = { ...byFlags, ...signers };
   const here = { directories: inUse, files };
   const places = { ...here, files: allFiles(inventory, here) };
-  const machineFiles = readerBelow(machine.root ?? '/');
   const present = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
   const artefacts = namedHere(present, places, usualFiles);
-  const named = await withIssuers(filesOfFlags(settings, placed), { artefacts, files: machineFiles });
+  const named = await withIssuers(flags, { artefacts, files: machineFiles });
   const servers = await componentServers(inventory.artefacts, places, machineFiles.text);
   const components = [...new Set(servers.map(({ url }) => url))];
   const demanded = demandedHostnames(artefacts, {
