@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import {
-  argumentsOf,
   hostPathOf,
   valuesIn,
   valuesOfVariables,
   withConfiguration,
 } from '../../lib/inventory/discover/component-settings.ts';
+import { argumentsOf } from '../../lib/inventory/discover/component-arguments.ts';
 import { environmentFile, serviceUnit, shellWords, withVariables } from '../../lib/inventory/discover/unit-files.ts';
 
 describe('serviceUnit()', () => {

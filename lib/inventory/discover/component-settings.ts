@@ -1,10 +1,9 @@
 // Settings of a component: flags of its command line, variables that stand for flags, fields of its configuration. Pure.
-import { basename, posix } from 'node:path';
+import { posix } from 'node:path';
 import { flagsIn } from '../../command-flags.ts';
 import type { ComponentName } from '../../components.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
 import { configurationFields, fileFlags } from '../file-flags.ts';
-import { withVariables } from './unit-files.ts';
 
 /** All values of each flag in their order, by its name without dashes. */
 export type ValuesByFlag = ReadonlyMap<string, readonly string[]>;
@@ -26,42 +25,6 @@ export interface ComponentCommand {
   readonly words: readonly string[];
   readonly variables: ReadonlyMap<string, string>;
   readonly mounts: readonly Mount[];
-}
-
-const shells: ReadonlySet<string> = new Set(['sh', 'bash', 'dash', 'ash', 'busybox']);
-
-/** Programs that start the one that they are told of, in its own words. */
-const runners: ReadonlySet<string> = new Set(
-  (
-    'env nice ionice chrt taskset numactl stdbuf setpriv runuser sudo su-exec gosu chroot flock timeout tini dumb-init ' +
-    'go-runner docker podman nerdctl ctr'
-  ).split(' '),
-);
-
-/**
- * The words behind the program of this name, also where a shell or another program starts it (`sh -c 'exec kubelet ...'`,
- * `docker run ... etcd ...`). Undefined where that program is not started.
- */
-export function argumentsOf(
-  component: string,
-  words: readonly string[],
-  variables: ReadonlyMap<string, string> = new Map(),
-): readonly string[] | undefined {
-  const script = shells.has(basename(words[0] ?? '')) ? words.findIndex((word) => /^-[a-z]*c$/.test(word)) : -1;
-  if (script < 0) return argumentsBehind(component, words);
-  const lines = (words[script + 1] ?? '').replaceAll(/\\\r?\n/g, ' ').split(/[\n;]|&&|\|\|/);
-  const found = lines.flatMap((line) => {
-    const inner = withVariables(line, variables);
-    const args = argumentsBehind(component, inner[0] === 'exec' ? inner.slice(1) : inner);
-    return args === undefined ? [] : [args];
-  });
-  return found[0];
-}
-
-function argumentsBehind(component: string, words: readonly string[]): readonly string[] | undefined {
-  const program = basename(words.find((word) => !/^\w+=/.test(word)) ?? '');
-  const at = words.findIndex((word) => !word.startsWith('-') && basename(word) === component);
-  return at < 0 || (program !== component && !runners.has(program)) ? undefined : words.slice(at + 1);
 }
 
 /** Values of the flags among these words. */

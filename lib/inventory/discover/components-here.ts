@@ -3,8 +3,8 @@
 import { basename, dirname, join } from 'node:path';
 import { type ComponentName, componentNames } from '../../components.ts';
 import { configurationFields } from '../file-flags.ts';
+import { argumentsOf } from './component-arguments.ts';
 import {
-  argumentsOf,
   type ComponentCommand,
   type ComponentSettings,
   firstOfBoth,

@@ -2,7 +2,7 @@
 // ones (kubernetes/kubernetes: pkg/kubelet/config/file.go, extractFromDir). Impure: it reads files, and nothing else.
 import { join } from 'node:path';
 import { componentNames } from '../../components.ts';
-import { containersOf } from './documents.ts';
+import { runsComponent } from './documents.ts';
 import type { MachineFiles } from './machine-files.ts';
 import { secondManifests } from './second-manifests.ts';
 
@@ -13,8 +13,8 @@ export interface StaticPods {
 }
 
 /**
- * A component's manifest is the file that has its name and `.yaml`, as kubeadm writes it; else the first, by name, that has a
- * container of that name. Never fails because of a file.
+ * A component's manifest is the file that has its name and `.yaml`, as kubeadm writes it; else the first, by name, with a
+ * container that runs it. Never fails because of a file.
  */
 export async function readStaticPods(
   directory: string,
@@ -27,11 +27,8 @@ export async function readStaticPods(
   }
   const manifestOf = (component: string): string | undefined =>
     texts.get(`${component}.yaml`) ??
-    [...texts.values()].find((text) => text.includes(component) && hasContainer(text, component));
+    [...texts.values()].find((text) => text.includes(component) && runsComponent(text, component));
   const manifests = Object.fromEntries(componentNames.map((component) => [component, manifestOf(component)]));
   const paths = new Map([...texts].map(([name, text]) => [join(directory, name), text]));
   return { manifests, notes: secondManifests(paths) };
 }
-
-const hasContainer = (text: string, component: string): boolean =>
-  containersOf(text).some(({ name }) => name === component);

@@ -88,7 +88,9 @@ export function withVariables(command: string, variables: ReadonlyMap<string, st
   return shellWords(command).flatMap((word) => {
     const whole = /^\$(\w+)$/.exec(word)?.[1];
     if (whole !== undefined) return shellWords(variables.get(whole) ?? '');
-    const filled = word.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => variables.get(name) ?? '');
+    const filled = word.replaceAll(/\$\$|\$\{(\w+)\}/g, (found, name: string) =>
+      found === '$$' ? '$' : (variables.get(name) ?? ''),
+    );
     return [filled.replaceAll('%%', '%')];
   });
 }
