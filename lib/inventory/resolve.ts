@@ -19,6 +19,7 @@ import type {
   Target,
 } from './model.ts';
 import { type FileOfFlag, withFlagEntries } from './flag-entries.ts';
+import { type UnreadSettings, withUnreadEntries } from './unread-entries.ts';
 import { topologicalOrder } from './order.ts';
 import { allDirectories, allFiles, pathHere, type PlacesHere } from './located.ts';
 import { namedHere } from './named-entries.ts';
@@ -34,6 +35,8 @@ export interface Environment {
   readonly files?: Readonly<Record<string, string | null>>;
   /** Files that flags of this machine's components name: one that no entry covers becomes an entry. */
   readonly named?: readonly FileOfFlag[];
+  /** Settings of this machine's components that could not be followed. */
+  readonly unread?: readonly UnreadSettings[];
   /** As discovered on this machine. */
   readonly endpoints?: Endpoints;
   /** Features that this machine lacks; artefacts that need one of them do not exist here. */
@@ -197,34 +200,33 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const problems = checkEnvironment(inventory, environment);
   if (problems.length > 0)
     throw problemsError('InventoryInvalid', `Cannot resolve inventory "${inventory.name}"`, problems);
-  const { parameters = {}, lacks = [], endpoints, files = {}, named = [], reads = {} } = environment;
+  const { parameters = {}, lacks = [], endpoints, files = {}, named = [], unread = [], reads = {} } = environment;
   const directories = allDirectories(inventory, environment.directories ?? {});
   const usual: PlacesHere = { directories, files: allFiles(inventory, { directories }) };
   const places: PlacesHere = { directories, files: allFiles(inventory, { directories, files }) };
   const asked = askedIn(inventory, parameters);
   const valuesOf = valuesIn(inventory, parameters);
   const found = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
-  const artefacts = topologicalOrder(withFlagEntries(namedHere(found, places, usual), named)).ordered.map(
-    (artefact): ResolvedArtefact => {
-      const { location } = artefact;
-      const readers = readersHere({ location, readers: artefact.readers }, environment);
-      if (artefact.kind === 'signer') {
-        return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
-      }
-      if (artefact.kind !== 'target') return { ...artefact, location, readers };
-      const { commonName: _, organizationsBefore, ...target } = artefact;
-      const asks = asked.filter((name) => parametersOf(artefact).includes(name));
-      return {
-        ...target,
-        ...commonNameOf(artefact, valuesOf),
-        ...(organizationsBefore && lacks.includes('clusterAdmins') && { organizations: organizationsBefore }),
-        ...(asks.length > 0 && { asks }),
-        location,
-        readers,
-        hostnames: flat(artefact.hostnames, valuesOf),
-      };
-    },
-  );
+  const here = withUnreadEntries(withFlagEntries(namedHere(found, places, usual), named), unread);
+  const artefacts = topologicalOrder(here).ordered.map((artefact): ResolvedArtefact => {
+    const { location } = artefact;
+    const readers = readersHere({ location, readers: artefact.readers }, environment);
+    if (artefact.kind === 'signer') {
+      return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
+    }
+    if (artefact.kind !== 'target') return { ...artefact, location, readers };
+    const { commonName: _, organizationsBefore, ...target } = artefact;
+    const asks = asked.filter((name) => parametersOf(artefact).includes(name));
+    return {
+      ...target,
+      ...commonNameOf(artefact, valuesOf),
+      ...(organizationsBefore && lacks.includes('clusterAdmins') && { organizations: organizationsBefore }),
+      ...(asks.length > 0 && { asks }),
+      location,
+      readers,
+      hostnames: flat(artefact.hostnames, valuesOf),
+    };
+  });
   return {
     name: inventory.name,
     ...(endpoints !== undefined && { endpoints }),

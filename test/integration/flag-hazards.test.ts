@@ -126,4 +126,35 @@ describe('flags that lead to', () => {
     });
     expect(code, stderr).toBe(0);
   });
+
+  it.each([
+    ['a variable that the manifest does not set', '$(NONE)/tls.crt'],
+    ['a relative path', 'etc/kubernetes/own/tls.crt'],
+  ])('a file by %s are reported, and all else is repaired', async (_, value) => {
+    await using machine = await whole.copy();
+    const { code, stderr } = await flagged(machine, { 'kube-scheduler': [`--tls-cert-file=${value}`] });
+    expect(code, stderr).toBe(5);
+    expect(stderr).toContain(`Cannot find the file of kube-scheduler --tls-cert-file on this machine: \\"${value}\\"`);
+    expect(new X509Certificate(await readFile(machine.path('pki/apiserver.crt'))).validToDate > systemClock.now()).toBe(
+      true,
+    );
+    const status = await runOn(machine, 'status');
+    expect(status.code, status.stdout).toBe(5);
+    expect(status.stdout).not.toContain('Every certificate on disk is as it should be');
+  });
+
+  it('a file by a variable of the container are read and repaired', async () => {
+    await using machine = await whole.copy();
+    await mkdir(placeBelow(machine, ownDirectory));
+    for (const end of ['crt', 'key'])
+      await copyFile(machine.path(`pki/apiserver.${end}`), placeBelow(machine, `${ownDirectory}/tls.${end}`));
+    const words = ['--tls-cert-file=$(OWN)/tls.crt', '--tls-private-key-file=$(OWN)/tls.key'];
+    const file = machine.path('manifests/kube-apiserver.yaml');
+    const env = `    env:\n    - name: OWN\n      value: ${ownDirectory}\n    image:`;
+    await writeFile(file, (await readFile(file, 'utf8')).replace('    image:', env));
+    const { code, stderr } = await flagged(machine, { 'kube-apiserver': words });
+    expect(code, stderr).toBe(0);
+    const served = new X509Certificate(await readFile(placeBelow(machine, `${ownDirectory}/tls.crt`)));
+    expect(served.validToDate > systemClock.now()).toBe(true);
+  });
 });

@@ -8,8 +8,13 @@ import { toYaml } from '../../lib/yaml.ts';
 const pod = (...containers: readonly object[]): string =>
   toYaml({ kind: 'Pod', metadata: { name: 'kube-apiserver' }, spec: { containers } });
 
+const of = { component: 'kube-apiserver', source: '/kube-apiserver.yaml' };
+
 function certificateOf(container: object): string | undefined {
-  const line = commandLineOf(pod({ name: 'kube-apiserver', ...container }), 'kube-apiserver');
+  const line = commandLineOf(pod({ name: 'kube-apiserver', ...container }), {
+    component: 'kube-apiserver',
+    source: '',
+  });
   const args = argumentsOf('kube-apiserver', line?.words ?? [], line?.variables);
   return valuesIn(args ?? [])
     .get('tls-cert-file')
@@ -66,9 +71,9 @@ describe('commandLineOf()', () => {
   it('finds the container that runs the component where none has its name', () => {
     const own = { name: 'api', command: ['/usr/local/bin/kube-apiserver', '--tls-cert-file=/a.crt'] };
     const sidecar = { name: 'log', command: ['tail', '-f', '/var/log/kube-apiserver'] };
-    expect(commandLineOf(pod(sidecar, own), 'kube-apiserver')?.words).toEqual(own.command);
+    expect(commandLineOf(pod(sidecar, own), of)?.words).toEqual(own.command);
     const named = { name: 'kube-apiserver', args: ['--tls-cert-file=/b.crt'] };
-    expect(commandLineOf(pod(own, named), 'kube-apiserver')?.words).toEqual(named.args);
-    expect(commandLineOf(pod(sidecar), 'kube-apiserver')).toBeUndefined();
+    expect(commandLineOf(pod(own, named), of)?.words).toEqual(named.args);
+    expect(commandLineOf(pod(sidecar), of)).toBeUndefined();
   });
 });

@@ -14,17 +14,25 @@ export interface Mount {
   readonly hostPath: string | undefined;
 }
 
-export interface ComponentSettings {
-  readonly values: ValuesByFlag;
+/** The directories by which a path that a component is given becomes one of this host. */
+export interface PathContext {
   /** Those of its container. */
   readonly mounts: readonly Mount[];
+  /** The directory that relative paths begin at; undefined where nothing here says which. */
+  readonly workingDirectory?: string | undefined;
+}
+
+export interface ComponentSettings extends PathContext {
+  readonly values: ValuesByFlag;
+  /** The manifest, the unit or the process that starts it. */
+  readonly source: string;
 }
 
 /** The command line of a component, and how it was found. */
-export interface ComponentCommand {
+export interface ComponentCommand extends PathContext {
   readonly words: readonly string[];
   readonly variables: ReadonlyMap<string, string>;
-  readonly mounts: readonly Mount[];
+  readonly source: string;
 }
 
 /** Values of the flags among these words. */
@@ -95,13 +103,35 @@ function fieldsAt(value: unknown, path: string): readonly unknown[] {
   return rest.length === 0 ? items : items.flatMap((item) => fieldsAt(item, rest.join('.')));
 }
 
-/** The place on this host of a path that a component sees; undefined for a path that is none. */
-export function hostPathOf(path: string | undefined, mounts: readonly Mount[]): string | undefined {
-  // The value of a systemd specifier is not known here (systemd.unit(5)).
-  if (path === undefined || !posix.isAbsolute(path) || /%[A-Za-z]/.test(path)) return undefined;
-  const inside = posix.normalize(path);
+/** The place on this host of a path that a component sees; undefined where none is given, and where it is not known. */
+export const hostPathOf = (path: string | undefined, around: PathContext): string | undefined =>
+  hostPlaceOf(path, around)?.path;
+
+/** `unknown`: why the place on this host is not known, as the end of a sentence. Undefined where no path is given. */
+export type HostPlace = { readonly path: string; readonly unknown?: never } | Unknown;
+interface Unknown {
+  readonly path?: never;
+  readonly unknown: string;
+  /** It is a volume that ends with its pod. */
+  readonly isInPod?: true;
+}
+
+export function hostPlaceOf(
+  path: string | undefined,
+  { mounts, workingDirectory }: PathContext,
+): HostPlace | undefined {
+  // An empty value stands for none (pflag).
+  if (path === undefined || path === '') return undefined;
+  if (path.includes('$')) return { unknown: 'has a variable whose value is not known here' };
+  // systemd.unit(5), "Specifiers".
+  if (/%[A-Za-z]/.test(path)) return { unknown: 'has a specifier of systemd whose value is not known here' };
+  if (!posix.isAbsolute(path) && workingDirectory === undefined)
+    return { unknown: 'is a relative path, and the working directory is not known here' };
+  const inside = posix.resolve(workingDirectory ?? '/', path);
   const above = mounts.filter(({ at }) => inside === at || inside.startsWith(`${at}/`));
   const [nearest] = above.toSorted((one, other) => other.at.length - one.at.length);
-  if (nearest === undefined) return inside;
-  return nearest.hostPath === undefined ? undefined : posix.join(nearest.hostPath, inside.slice(nearest.at.length));
+  if (nearest === undefined) return { path: inside };
+  if (nearest.hostPath === undefined)
+    return { unknown: 'lies in a volume of the pod that is no directory of this host', isInPod: true };
+  return { path: posix.join(nearest.hostPath, inside.slice(nearest.at.length)) };
 }

@@ -20,6 +20,8 @@ import { environmentFile, serviceUnit, type ServiceUnit, withVariables } from '.
 
 interface Sources {
   readonly manifests: Readonly<Record<string, string | undefined>>;
+  /** Their paths. */
+  readonly manifestFiles: Readonly<Record<string, string | undefined>>;
   /** The kubelet's configuration, where nothing names another one. */
   readonly kubeletConfiguration: string;
   /** For the units of this machine: most of them are no component's, and what cannot be read of them is no news. */
@@ -31,8 +33,11 @@ interface Sources {
 /** Settings by component. */
 export async function readComponents(files: MachineFiles, sources: Sources): Promise<SettingsHere> {
   const units = await unitsThatStart(sources.units);
-  const lineOf = (component: ComponentName): ComponentCommand | undefined =>
-    commandLineOf(sources.manifests[component] ?? '', component) ?? units.get(component);
+  const lineOf = (component: ComponentName): ComponentCommand | undefined => {
+    const { [component]: manifest = '' } = sources.manifests;
+    const { [component]: source = '' } = sources.manifestFiles;
+    return commandLineOf(manifest, { component, source }) ?? units.get(component);
+  };
   const lines = new Map(componentNames.map((component) => [component, lineOf(component)]));
   const isKnown = [...lines.values()].every((line) => line !== undefined);
   const running = sources.processes === undefined || isKnown ? undefined : await processesOf(sources.processes);
@@ -54,20 +59,21 @@ async function settingsOf(
   line: ComponentCommand | undefined,
   { files, usual }: Reading,
 ): Promise<ComponentSettings | undefined> {
-  const { words = [], variables = new Map<string, string>(), mounts = [] } = line ?? {};
+  const { words = [], variables = new Map<string, string>(), source = usual ?? '', ...rest } = line ?? {};
+  const around = { mounts: [], ...rest };
   const args = argumentsOf(component, words, variables) ?? words;
   let values = firstOfBoth(valuesIn(args), valuesOfVariables(component, variables));
   for (const flag of Object.keys(configurationFields[component] ?? {})) {
-    const file = hostPathOf(values.get(flag)?.at(-1), mounts) ?? (flag === 'config' ? usual : undefined);
+    const file = hostPathOf(values.get(flag)?.at(-1), around) ?? (flag === 'config' ? usual : undefined);
     const text = file === undefined ? undefined : await files.text(file);
     if (file === undefined || text === undefined) continue;
     const documents = [
       text,
-      ...(await configurationDropIns(hostPathOf(values.get(`${flag}-dir`)?.at(-1), mounts), files)),
+      ...(await configurationDropIns(hostPathOf(values.get(`${flag}-dir`)?.at(-1), around), files)),
     ];
     values = withConfiguration(component, values, { flag, file, documents });
   }
-  return line === undefined && values.size === 0 ? undefined : { values, mounts };
+  return line === undefined && values.size === 0 ? undefined : { values, source, ...around };
 }
 
 /** Texts of the kubelet's files that end with .conf, each over the one before (--config-dir). */
@@ -101,7 +107,14 @@ async function unitsThatStart(files: MachineFiles): Promise<ReadonlyMap<string, 
     const variables = new Map([...unit.environment, ...texts.flatMap((text) => [...environmentFile(text ?? '')])]);
     const words = withVariables(unit.command, variables);
     const component = componentNames.find((one) => argumentsOf(one, words, variables) !== undefined);
-    if (component !== undefined && !found.has(component)) found.set(component, { words, variables, mounts: [] });
+    if (component !== undefined && !found.has(component))
+      found.set(component, {
+        words,
+        variables,
+        mounts: [],
+        source: units.get(name) ?? name,
+        workingDirectory: unit.workingDirectory,
+      });
   }
   return found;
 }
@@ -142,7 +155,7 @@ async function readUnit(name: string, path: string, files: MachineFiles): Promis
   const dropIns = [...(await firstOfName(beside, files))].filter(([file]) => file.endsWith('.conf'));
   const ordered = dropIns.toSorted(([one], [other]) => (one < other ? -1 : 1));
   const texts = await Promise.all(ordered.map(([, file]) => textOf(file)));
-  return serviceUnit([unit, ...texts.flatMap((text) => text ?? [])]);
+  return serviceUnit(name, [unit, ...texts.flatMap((text) => text ?? [])]);
 }
 
 /** Command lines by component, of processes of the system that see the same files as this one. */
@@ -156,7 +169,13 @@ async function processesOf(files: MachineFiles): Promise<ReadonlyMap<string, Com
     if (component === undefined || found.has(component)) continue;
     if ((await files.link(`/proc/${id}/ns/mnt`)) !== here || !(await isOfSystem(id, component, files))) continue;
     const pairs = ((await files.text(`/proc/${id}/environ`)) ?? '').split('\0');
-    found.set(component, { words, variables: environmentFile(pairs.join('\n')), mounts: [] });
+    found.set(component, {
+      words,
+      variables: environmentFile(pairs.join('\n')),
+      mounts: [],
+      source: `/proc/${id}/cmdline`,
+      workingDirectory: await files.link(`/proc/${id}/cwd`),
+    });
   }
   return found;
 }

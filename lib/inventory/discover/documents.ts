@@ -53,7 +53,10 @@ function flagsOfOurs(pod: Mapping): ReadonlySet<string> {
 }
 
 /** Of the container that runs a component; undefined where the manifest has none. */
-export function commandLineOf(manifest: string, component: string): ComponentCommand | undefined {
+export function commandLineOf(
+  manifest: string,
+  { component, source }: { readonly component: string; readonly source: string },
+): ComponentCommand | undefined {
   const pod = yamlMapping(manifest) ?? {};
   const container = containerIn(pod, component);
   if (container === undefined) return undefined;
@@ -61,6 +64,8 @@ export function commandLineOf(manifest: string, component: string): ComponentCom
   return {
     words: wordsOf(container).filter((word) => !added.has(word)),
     variables: variablesOf(container),
+    source,
+    workingDirectory: text(container['workingDir']),
     mounts: mountsOf(container, list(mapping(pod['spec'])['volumes']).map(mapping)),
   };
 }

@@ -14,6 +14,7 @@ import { electsLeader } from './documents.ts';
 import { directoriesOfKubeadm, discoverKubeadm, type Machine } from './kubeadm-machine.ts';
 import { filesOfFlags, withIssuers } from './files-of-flags.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
+import { unreadSettings } from './unread-settings.ts';
 import { movedPaths, namedDirectories, type NamedFiles, namedFiles, type SettingsHere } from './named-files.ts';
 
 export interface Discovered {
@@ -69,7 +70,7 @@ export async function environmentOfKubeadm(
   const withoutLease = Object.keys(manifests).filter(
     (component) => !electsLeader(manifests[component] ?? '', component),
   );
-  const more = { files, named, endpoints, lacks, reads, withoutLease };
+  const more = { files, named, unread: unreadSettings(settings), endpoints, lacks, reads, withoutLease };
   const found = { parameters: Object.fromEntries(declared), directories, ...more };
   const notes = [...discovery.notes, ...(await unreadCopies(inventory, here, { named, root: machine.root ?? '/' }))];
   return { environment: { ...given, ...found }, notes };

@@ -60,9 +60,14 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
   const machineFiles = readerBelow(root);
   const { text, unread } = machineFiles;
-  const { manifests, notes: doubled } = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
+  const {
+    manifests,
+    files: manifestFiles,
+    notes: doubled,
+  } = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
   const settings = await readComponents(machineFiles, {
     manifests,
+    manifestFiles,
     kubeletConfiguration: join(kubeletDir, 'config.yaml'),
     units: readerBelow(root),
     processes: isOfThisSystem(kubernetesDir) ? readerBelow(root) : undefined,
@@ -147,7 +152,7 @@ async function textsOf({ directories, manifests, settings, others, text }: Gathe
   const { kubernetesDir, pkiDir, kubeletDir } = directories;
   const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
   const told = (flag: string): string | undefined =>
-    hostPathOf(settings['kubelet']?.values.get(flag)?.at(-1), settings['kubelet']?.mounts ?? []);
+    hostPathOf(settings['kubelet']?.values.get(flag)?.at(-1), settings['kubelet'] ?? { mounts: [] });
   const superAdminKubeconfig = await conf('super-admin.conf');
   return {
     apiServerManifest: manifests['kube-apiserver'],

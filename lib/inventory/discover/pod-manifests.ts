@@ -9,6 +9,8 @@ import { secondManifests } from './second-manifests.ts';
 export interface StaticPods {
   /** Texts by component. */
   readonly manifests: Readonly<Record<string, string | undefined>>;
+  /** Paths of these, by component. */
+  readonly files: Readonly<Record<string, string | undefined>>;
   readonly notes: readonly string[];
 }
 
@@ -25,10 +27,16 @@ export async function readStaticPods(
     const text = name.startsWith('.') ? undefined : await files.text(join(directory, name));
     if (text !== undefined) texts.set(name, text);
   }
-  const manifestOf = (component: string): string | undefined =>
-    texts.get(`${component}.yaml`) ??
-    [...texts.values()].find((text) => text.includes(component) && runsComponent(text, component));
-  const manifests = Object.fromEntries(componentNames.map((component) => [component, manifestOf(component)]));
+  const nameOf = (component: string): string | undefined => {
+    const usual = `${component}.yaml`;
+    if (texts.has(usual)) return usual;
+    return [...texts].find(([, text]) => text.includes(component) && runsComponent(text, component))?.[0];
+  };
+  const names = componentNames.map((component) => [component, nameOf(component)] as const);
   const paths = new Map([...texts].map(([name, text]) => [join(directory, name), text]));
-  return { manifests, notes: secondManifests(paths) };
+  return {
+    manifests: Object.fromEntries(names.map(([component, name = '']) => [component, texts.get(name)])),
+    files: Object.fromEntries(names.map(([component, name]) => [component, name && join(directory, name)])),
+    notes: secondManifests(paths),
+  };
 }
