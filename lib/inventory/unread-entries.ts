@@ -6,6 +6,8 @@ import type { Artefact } from './model.ts';
 /** `file`: the manifest, the unit or the configuration that has them; `message`: all that is wrong in it, and what to do. */
 export interface UnreadSettings {
   readonly component: ComponentName;
+  /** Whether the whole manifest is broken, or only what it says of a file. */
+  readonly scope: 'manifest' | 'settings';
   readonly file: string;
   readonly message: string;
 }
@@ -16,11 +18,11 @@ export function withUnreadEntries(
   unread: readonly UnreadSettings[],
 ): readonly Artefact[] {
   const names = new Set(artefacts.map(({ name }) => name));
-  const added = unread.map(({ component, file, message }): Artefact => {
-    const name = [`${component}-settings`, `${component}-unread-settings`].find((one) => !names.has(one));
+  const added = unread.map(({ component, scope, file, message }): Artefact => {
+    const base = `${component}-${scope}`;
     const entry = {
       kind: 'external',
-      name: name ?? `${component}-settings`,
+      name: names.has(base) ? `unread-${base}` : base,
       location: { kind: 'pemFile', file },
       readers: [],
       unread: message,

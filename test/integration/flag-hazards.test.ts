@@ -157,4 +157,20 @@ describe('flags that lead to', () => {
     const served = new X509Certificate(await readFile(placeBelow(machine, `${ownDirectory}/tls.crt`)));
     expect(served.validToDate > systemClock.now()).toBe(true);
   });
+
+  it('nowhere, in a manifest that is torn, are reported, and all that has expired is repaired', async () => {
+    await using machine = await whole.copy();
+    await expireFlagged(machine, () => false);
+    const file = machine.path('manifests/kube-apiserver.yaml');
+    await writeFile(file, '\0'.repeat(64));
+    const { code, stderr } = await runOn(machine, '--mode=regen', '--once');
+    expect(code, stderr).toBe(5);
+    expect(stderr).toContain('Cannot read the manifest \\"/etc/kubernetes/manifests/kube-apiserver.yaml\\"');
+    for (const name of ['apiserver', 'apiserver-kubelet-client', 'etcd/server']) {
+      const { validToDate } = new X509Certificate(await readFile(machine.path(`pki/${name}.crt`)));
+      expect(validToDate > systemClock.now(), name).toBe(true);
+    }
+    const status = await runOn(machine, 'status');
+    expect(status.code, status.stdout).toBe(5);
+  });
 });

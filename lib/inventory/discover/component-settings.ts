@@ -2,7 +2,7 @@
 import { posix } from 'node:path';
 import { flagsIn } from '../../command-flags.ts';
 import type { ComponentName } from '../../components.ts';
-import { isMapping, yamlMapping } from '../../yaml.ts';
+import { componentMapping, isMapping } from '../../yaml.ts';
 import { configurationFields, fileFlags } from '../file-flags.ts';
 
 /** All values of each flag in their order, by its name without dashes. */
@@ -26,6 +26,8 @@ export interface ComponentSettings extends PathContext {
   readonly values: ValuesByFlag;
   /** The manifest, the unit or the process that starts it. */
   readonly source: string;
+  /** Whether another program starts it, so that its flags are not known. */
+  readonly isHidden?: boolean;
 }
 
 /** The command line of a component, and how it was found. */
@@ -72,7 +74,7 @@ export function withConfiguration(
   if (known === undefined) return values;
   const found = new Map<string, readonly string[]>();
   for (const text of documents) {
-    const document = yamlMapping(text);
+    const document = componentMapping(text);
     const here = new Map<string, readonly string[]>();
     for (const [path, name] of Object.entries(known.fields)) {
       const texts = fieldsAt(document, path).flatMap((value) =>

@@ -61,7 +61,10 @@ async function settingsOf(
 ): Promise<ComponentSettings | undefined> {
   const { words = [], variables = new Map<string, string>(), source = usual ?? '', ...rest } = line ?? {};
   const around = { mounts: [], ...rest };
-  const args = argumentsOf(component, words, variables) ?? words;
+  const started = argumentsOf(component, words, variables);
+  const args = started ?? words;
+  // Without a program, words are arguments of the image's own.
+  const isHidden = started === undefined && words[0]?.startsWith('-') === false;
   let values = firstOfBoth(valuesIn(args), valuesOfVariables(component, variables));
   for (const flag of Object.keys(configurationFields[component] ?? {})) {
     const file = hostPathOf(values.get(flag)?.at(-1), around) ?? (flag === 'config' ? usual : undefined);
@@ -73,7 +76,7 @@ async function settingsOf(
     ];
     values = withConfiguration(component, values, { flag, file, documents });
   }
-  return line === undefined && values.size === 0 ? undefined : { values, source, ...around };
+  return line === undefined && values.size === 0 ? undefined : { values, source, isHidden, ...around };
 }
 
 /** Texts of the kubelet's files that end with .conf, each over the one before (--config-dir). */

@@ -3,7 +3,7 @@
 import { posix } from 'node:path';
 import { isTornOfOthers, type KnownServers, ownContext } from '../../kubeconfig/document.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
-import { isMapping, yamlMapping } from '../../yaml.ts';
+import { componentMapping, isMapping, yamlMapping } from '../../yaml.ts';
 import { argumentsOf } from './component-arguments.ts';
 import { type ComponentCommand, type Mount, valuesIn } from './component-settings.ts';
 import { expanded } from './container-words.ts';
@@ -57,7 +57,7 @@ export function commandLineOf(
   manifest: string,
   { component, source }: { readonly component: string; readonly source: string },
 ): ComponentCommand | undefined {
-  const pod = yamlMapping(manifest) ?? {};
+  const pod = componentMapping(manifest) ?? {};
   const container = containerIn(pod, component);
   if (container === undefined) return undefined;
   const added = flagsOfOurs(pod);
@@ -95,7 +95,7 @@ function mountsOf(container: Mapping, volumes: readonly Mapping[]): readonly Mou
 }
 
 const containerOf = (manifest: string, wanted: string | undefined): Mapping | undefined =>
-  wanted === undefined ? containersOf(manifest)[0] : containerIn(yamlMapping(manifest) ?? {}, wanted);
+  wanted === undefined ? containersOf(manifest)[0] : containerIn(componentMapping(manifest) ?? {}, wanted);
 
 /** The container that has the name of the component, else the first whose command runs it. */
 function containerIn(pod: Mapping, component: string): Mapping | undefined {
@@ -109,13 +109,13 @@ export const runsComponent = (manifest: string, component: string): boolean =>
   containerOf(manifest, component) !== undefined;
 
 /** Of a static-pod manifest. */
-export const containersOf = (manifest: string): readonly Mapping[] => containersIn(yamlMapping(manifest) ?? {});
+export const containersOf = (manifest: string): readonly Mapping[] => containersIn(componentMapping(manifest) ?? {});
 
 const containersIn = (pod: Mapping): readonly Mapping[] => list(mapping(pod['spec'])['containers']).map(mapping);
 
 /** Its clusterDomain may be left out. */
 export function kubeletConfigurationOf(document: string): Mapping | undefined {
-  const configuration = yamlMapping(document);
+  const configuration = componentMapping(document);
   const domain = configuration?.['clusterDomain'] ?? '';
   return typeof domain === 'string' ? configuration : undefined;
 }
@@ -128,7 +128,7 @@ export function minorVersionOf(manifest: string, wanted: string): number | undef
 }
 
 export function clusterDomainOf(kubeletConfiguration: string): string | undefined {
-  return text(yamlMapping(kubeletConfiguration)?.['clusterDomain']);
+  return text(componentMapping(kubeletConfiguration)?.['clusterDomain']);
 }
 
 /** The value of a flag in kubeadm-flags.env: KUBELET_KUBEADM_ARGS="--hostname-override=..." */

@@ -40,7 +40,7 @@ export async function environmentOfKubeadm(
     given,
     ...(isOpen && { shown: (settings) => shownDirectory('pkiDir', inventory.files, filesIn(settings)) }),
   });
-  const { parameters, lacks, reads, manifests, settings, without, pkiDir } = discovery;
+  const { parameters, lacks, reads, manifests, broken, settings, without, pkiDir } = discovery;
   // An inventory of your own may declare fewer.
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
@@ -70,7 +70,15 @@ export async function environmentOfKubeadm(
   const withoutLease = Object.keys(manifests).filter(
     (component) => !electsLeader(manifests[component] ?? '', component),
   );
-  const more = { files, named, unread: unreadSettings(settings), endpoints, lacks, reads, withoutLease };
+  const more = {
+    files,
+    named,
+    unread: [...broken, ...unreadSettings(settings)],
+    endpoints,
+    lacks,
+    reads,
+    withoutLease,
+  };
   const found = { parameters: Object.fromEntries(declared), directories, ...more };
   const notes = [...discovery.notes, ...(await unreadCopies(inventory, here, { named, root: machine.root ?? '/' }))];
   return { environment: { ...given, ...found }, notes };

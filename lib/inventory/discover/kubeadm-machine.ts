@@ -21,6 +21,8 @@ export interface Discovery extends KubeadmFindings {
   readonly reads: FilesRead;
   /** Texts of its static pods, by component. */
   readonly manifests: StaticPods['manifests'];
+  /** Manifests that no pod can be started from. */
+  readonly broken: StaticPods['unread'];
   /** From manifests, units, configurations and processes. */
   readonly settings: SettingsHere;
   /** Components that do not run here: it is a machine of etcd alone. */
@@ -63,6 +65,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const {
     manifests,
     files: manifestFiles,
+    unread: broken,
     notes: doubled,
   } = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
   const settings = await readComponents(machineFiles, {
@@ -105,7 +108,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const discovery = decideKubeadm(sight, given);
   const reads = readByAdopted(manifests);
   const without = isControlPlane ? [] : [...staticPods, ...(files.kubeletKubeconfig === undefined ? ['kubelet'] : [])];
-  const own = { reads, manifests, settings, without, pkiDir };
+  const own = { reads, manifests, broken, settings, without, pkiDir };
   const doubt = await doubtOfAdopted({ reads, pkiDir, kubernetesDir, files, endpoints: discovery.endpoints, text });
   const found = { ...discovery, ...own, notes: [...unread, ...discovery.notes, ...doubled] };
   if (doubt === undefined) return found;

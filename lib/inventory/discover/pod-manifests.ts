@@ -1,7 +1,9 @@
 // The manifests of static pods as their kubelet finds them: files of any name in its directory, YAML or JSON, but hidden
 // ones (kubernetes/kubernetes: pkg/kubelet/config/file.go, extractFromDir). Impure: it reads files, and nothing else.
 import { join } from 'node:path';
-import { componentNames } from '../../components.ts';
+import { type ComponentName, componentNames, controlPlane } from '../../components.ts';
+import { componentMapping } from '../../yaml.ts';
+import type { UnreadSettings } from '../unread-entries.ts';
 import { runsComponent } from './documents.ts';
 import type { MachineFiles } from './machine-files.ts';
 import { secondManifests } from './second-manifests.ts';
@@ -11,6 +13,8 @@ export interface StaticPods {
   readonly manifests: Readonly<Record<string, string | undefined>>;
   /** Paths of these, by component. */
   readonly files: Readonly<Record<string, string | undefined>>;
+  /** Manifests that no pod can be started from. */
+  readonly unread: readonly UnreadSettings[];
   readonly notes: readonly string[];
 }
 
@@ -24,19 +28,43 @@ export async function readStaticPods(
 ): Promise<StaticPods> {
   const texts = new Map<string, string>();
   for (const name of await files.names(directory)) {
-    const text = name.startsWith('.') ? undefined : await files.text(join(directory, name));
-    if (text !== undefined) texts.set(name, text);
+    // One that cannot be read is there all the same.
+    if (!name.startsWith('.')) texts.set(name, (await files.text(join(directory, name))) ?? '');
   }
   const nameOf = (component: string): string | undefined => {
     const usual = `${component}.yaml`;
     if (texts.has(usual)) return usual;
     return [...texts].find(([, text]) => text.includes(component) && runsComponent(text, component))?.[0];
   };
+  const brokenOf = (component: ComponentName): string | undefined => {
+    if (controlPlane[component].startedBy !== 'kubelet') return undefined;
+    const name = nameOf(component);
+    if (name !== undefined) return runsComponent(texts.get(name) ?? '', component) ? undefined : name;
+    const others = [...texts].filter(([file]) => !componentNames.some((one) => file === `${one}.yaml`));
+    return others.find(([, text]) => componentMapping(text) === undefined && namesPod(text, component))?.[0];
+  };
   const names = componentNames.map((component) => [component, nameOf(component)] as const);
   const paths = new Map([...texts].map(([name, text]) => [join(directory, name), text]));
   return {
     manifests: Object.fromEntries(names.map(([component, name = '']) => [component, texts.get(name)])),
     files: Object.fromEntries(names.map(([component, name]) => [component, name && join(directory, name)])),
+    unread: componentNames.flatMap((component) => {
+      const name = brokenOf(component);
+      return name === undefined ? [] : [brokenManifest(component, join(directory, name))];
+    }),
     notes: secondManifests(paths),
   };
 }
+
+const brokenManifest = (component: ComponentName, file: string): UnreadSettings => ({
+  component,
+  scope: 'manifest',
+  file,
+  message:
+    `Cannot read the manifest "${file}": it is no pod that runs ${component}, so the kubelet starts none from it and ` +
+    'the files of its flags are not known; restore it from a backup, or make it anew with "kubeadm init phase"',
+});
+
+/** Also in a text that is torn. */
+const namesPod = (text: string, component: string): boolean =>
+  new RegExp(`\\bname["']?:\\s*["']?${component}["']?\\s*(?:[,}]|$)`, 'm').test(text);

@@ -1,6 +1,6 @@
 // Static pods of which the kubelet finds two manifests: a copy that somebody has kept beside the real one is one, too
 // (kubernetes/kubernetes: pkg/kubelet/config/file.go, extractFromDir), and its flags may be the ones that count. Pure.
-import { isMapping, yamlMapping } from '../../yaml.ts';
+import { componentMapping, isMapping } from '../../yaml.ts';
 
 /** One sentence for each such pod. `texts`: all that the kubelet reads, by path. */
 export function secondManifests(texts: ReadonlyMap<string, string>): readonly string[] {
@@ -14,7 +14,7 @@ export function secondManifests(texts: ReadonlyMap<string, string>): readonly st
 
 /** `namespace/name`. A pod that names no namespace is in the default one. */
 function podIn(manifest: string): string | undefined {
-  const { kind, metadata } = yamlMapping(manifest) ?? {};
+  const { kind, metadata } = componentMapping(manifest) ?? {};
   if (kind !== 'Pod' || !isMapping(metadata) || typeof metadata['name'] !== 'string') return undefined;
   const { namespace } = metadata;
   return `${typeof namespace === 'string' && namespace !== '' ? namespace : 'default'}/${metadata['name']}`;

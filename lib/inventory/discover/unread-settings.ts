@@ -21,7 +21,14 @@ export function unreadSettings(settings: SettingsHere): readonly UnreadSettings[
         ];
       }),
     );
-    return messages.length === 0 ? [] : [{ component, file: here.source, message: messages.join('; ') }];
+    if (here.isHidden === true)
+      messages.push(
+        `Cannot find the flags of ${component} in "${here.source}": its command does not run ${component} by name, and ` +
+          'what it starts is not read; name the files of its flags there',
+      );
+    return messages.length === 0
+      ? []
+      : [{ component, scope: 'settings', file: here.source, message: messages.join('; ') }];
   });
 }
 
