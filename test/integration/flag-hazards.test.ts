@@ -1,7 +1,7 @@
 // Flags that lead where a repair could do harm: to the key of the service accounts, to one CA for all, to one file by several
 // names, to the kubeconfig of a webhook.
 import { X509Certificate } from 'node:crypto';
-import { copyFile, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { toYaml } from '../../lib/yaml.ts';
@@ -172,5 +172,24 @@ describe('flags that lead to', () => {
     }
     const status = await runOn(machine, 'status');
     expect(status.code, status.stdout).toBe(5);
+  });
+
+  it('a file by a manifest that the kubelet reads elsewhere are read and repaired', async () => {
+    await using machine = await whole.copy();
+    await mkdir(placeBelow(machine, ownDirectory));
+    for (const end of ['crt', 'key'])
+      await copyFile(machine.path(`pki/apiserver.${end}`), placeBelow(machine, `${ownDirectory}/tls.${end}`));
+    await tellComponents(machine, {
+      'kube-apiserver': [`--tls-cert-file=${ownDirectory}/tls.crt`, `--tls-private-key-file=${ownDirectory}/tls.key`],
+    });
+    await rename(machine.path('manifests'), placeBelow(machine, '/etc/static'));
+    await mkdir(placeBelow(machine, '/var/lib/kubelet'), { recursive: true });
+    const configuration = 'kind: KubeletConfiguration\nstaticPodPath: /etc/static\n';
+    await writeFile(placeBelow(machine, '/var/lib/kubelet/config.yaml'), configuration);
+    await expireFlagged(machine, () => false);
+    const { code, stderr } = await runOn(machine, '--mode=regen', '--once');
+    expect(code, stderr).toBe(0);
+    const served = new X509Certificate(await readFile(placeBelow(machine, `${ownDirectory}/tls.crt`)));
+    expect(served.validToDate > systemClock.now()).toBe(true);
   });
 });

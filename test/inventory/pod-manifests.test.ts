@@ -7,11 +7,14 @@ const pod = (component: string): string =>
   `apiVersion: v1\nkind: Pod\nmetadata:\n  name: ${component}\nspec:\n  containers:\n` +
   `  - name: ${component}\n    imagePullPolicy: Always\n    command: [${component}, --tls-cert-file=/a.crt]\n`;
 
-const readIn = (files: Readonly<Record<string, string | undefined>>) =>
-  readStaticPods('/manifests', {
-    names: () => Promise.resolve(Object.keys(files)),
-    text: (path) => Promise.resolve(files[path.replace('/manifests/', '')]),
-  });
+const readIn = (files: Readonly<Record<string, string | undefined>>, only?: string) =>
+  readStaticPods(
+    { directory: '/manifests', ...(only !== undefined && { only }) },
+    {
+      names: () => Promise.resolve(Object.keys(files)),
+      text: (path) => Promise.resolve(files[path.replace('/manifests/', '')]),
+    },
+  );
 const brokenIn = async (files: Readonly<Record<string, string | undefined>>): Promise<readonly string[]> =>
   (await readIn(files)).unread.map(({ component, file }) => `${component} ${file}`);
 
@@ -29,6 +32,12 @@ describe('a manifest that the kubelet takes is read', () => {
       clusterDomain: 'b',
     });
   });
+});
+
+it('reads one file alone where the kubelet does', async () => {
+  const found = await readIn({ 'all.yaml': pod('etcd'), 'other.yaml': pod('kube-apiserver') }, 'all.yaml');
+  expect(found.files).toMatchObject({ etcd: '/manifests/all.yaml' });
+  expect(found.manifests['kube-apiserver']).toBeUndefined();
 });
 
 describe('a manifest that starts no pod is reported', () => {

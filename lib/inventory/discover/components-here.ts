@@ -18,7 +18,7 @@ import type { MachineFiles } from './machine-files.ts';
 import type { SettingsHere } from './named-files.ts';
 import { environmentFile, serviceUnit, type ServiceUnit, withVariables } from './unit-files.ts';
 
-interface Sources {
+export interface ComponentSources {
   readonly manifests: Readonly<Record<string, string | undefined>>;
   /** Their paths. */
   readonly manifestFiles: Readonly<Record<string, string | undefined>>;
@@ -31,7 +31,7 @@ interface Sources {
 }
 
 /** Settings by component. */
-export async function readComponents(files: MachineFiles, sources: Sources): Promise<SettingsHere> {
+export async function readComponents(files: MachineFiles, sources: ComponentSources): Promise<SettingsHere> {
   const units = await unitsThatStart(sources.units);
   const lineOf = (component: ComponentName): ComponentCommand | undefined => {
     const { [component]: manifest = '' } = sources.manifests;

@@ -2,17 +2,17 @@
 // decided in kubeadm.ts. Never fails because of a file that is missing or broken: only a machine that is no control plane
 // of kubeadm is refused (ConfigInvalid).
 import { networkInterfaces } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { RecoveryError } from '../../errors.ts';
 import { staticPods } from '../../components.ts';
 import type { Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
 import { hostPathOf } from './component-settings.ts';
-import { readComponents } from './components-here.ts';
+import { type ComponentSources, readComponents } from './components-here.ts';
 import { flagsOf } from './documents.ts';
 import { isOnMachine, type MachineFiles, readerBelow } from './machine-files.ts';
 import type { SettingsHere } from './named-files.ts';
-import { readStaticPods, type StaticPods } from './pod-manifests.ts';
+import { type ManifestPlace, readStaticPods, type StaticPods } from './pod-manifests.ts';
 import { isSignOfControlPlane } from './signs.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings } from './kubeadm.ts';
 
@@ -62,19 +62,18 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
   const machineFiles = readerBelow(root);
   const { text, unread } = machineFiles;
+  const sources = {
+    kubeletConfiguration: join(kubeletDir, 'config.yaml'),
+    units: readerBelow(root),
+    processes: isOfThisSystem(kubernetesDir) ? readerBelow(root) : undefined,
+  };
   const {
     manifests,
     files: manifestFiles,
     unread: broken,
     notes: doubled,
-  } = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
-  const settings = await readComponents(machineFiles, {
-    manifests,
-    manifestFiles,
-    kubeletConfiguration: join(kubeletDir, 'config.yaml'),
-    units: readerBelow(root),
-    processes: isOfThisSystem(kubernetesDir) ? readerBelow(root) : undefined,
-  });
+  } = await readStaticPods(await manifestPlace(kubernetesDir, sources, root), machineFiles);
+  const settings = await readComponents(machineFiles, { ...sources, manifests, manifestFiles });
   const pkiDir = question.shown?.(settings) ?? directories.pkiDir;
   const others = {
     'controller-manager.conf': await text(join(kubernetesDir, 'controller-manager.conf')),
@@ -113,6 +112,24 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const found = { ...discovery, ...own, notes: [...unread, ...discovery.notes, ...doubled] };
   if (doubt === undefined) return found;
   return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, doubt] };
+}
+
+/**
+ * The directory or the file that has the static pods of the kubelet, as its settings name it; kubeadm's, where nothing is at that
+ * place. What cannot be read on the way is reported by those who read it again.
+ */
+async function manifestPlace(
+  kubernetesDir: string,
+  sources: Omit<ComponentSources, 'manifests' | 'manifestFiles'>,
+  root: string,
+): Promise<ManifestPlace> {
+  const usual = { directory: join(kubernetesDir, 'manifests') };
+  const files = readerBelow(root);
+  const { kubelet } = await readComponents(files, { ...sources, manifests: {}, manifestFiles: {} });
+  const place = kubelet && hostPathOf(kubelet.values.get('pod-manifest-path')?.at(-1), kubelet);
+  if (place === undefined || place === join(directoriesOfKubeadm({}).kubernetesDir, 'manifests')) return usual;
+  if ((await files.names(place)).length > 0) return { directory: place };
+  return (await files.text(place)) === undefined ? usual : { directory: dirname(place), only: basename(place) };
 }
 
 interface Adopted extends Pick<Discovery, 'reads' | 'pkiDir' | 'endpoints'> {

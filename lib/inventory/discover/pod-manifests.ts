@@ -8,6 +8,12 @@ import { runsComponent } from './documents.ts';
 import type { MachineFiles } from './machine-files.ts';
 import { secondManifests } from './second-manifests.ts';
 
+export interface ManifestPlace {
+  readonly directory: string;
+  /** The name of the file in it that is all that the kubelet reads. */
+  readonly only?: string;
+}
+
 export interface StaticPods {
   /** Texts by component. */
   readonly manifests: Readonly<Record<string, string | undefined>>;
@@ -20,14 +26,14 @@ export interface StaticPods {
 
 /**
  * A component's manifest is the file that has its name and `.yaml`, as kubeadm writes it; else the first, by name, with a
- * container that runs it. Never fails because of a file.
+ * container that runs it.  Never fails because of a file.
  */
 export async function readStaticPods(
-  directory: string,
+  { directory, only }: ManifestPlace,
   files: Pick<MachineFiles, 'text' | 'names'>,
 ): Promise<StaticPods> {
   const texts = new Map<string, string>();
-  for (const name of await files.names(directory)) {
+  for (const name of only === undefined ? await files.names(directory) : [only]) {
     // One that cannot be read is there all the same.
     if (!name.startsWith('.')) texts.set(name, (await files.text(join(directory, name))) ?? '');
   }
