@@ -1,4 +1,4 @@
-// Manifests of static pods as the kubelet reads them, and those that it cannot start a pod from.
+// Manifests of static pods as the kubelet reads them, and those that are for a person to mend.
 import { describe, expect, it } from 'vitest';
 import { flagsOf, kubeletConfigurationOf } from '../../lib/inventory/discover/documents.ts';
 import { readStaticPods } from '../../lib/inventory/discover/pod-manifests.ts';
@@ -40,7 +40,7 @@ it('reads one file alone where the kubelet does', async () => {
   expect(found.manifests['kube-apiserver']).toBeUndefined();
 });
 
-describe('a manifest that starts no pod is reported', () => {
+describe('a manifest that nobody can follow is reported', () => {
   const own = 'kube-apiserver /manifests/kube-apiserver.yaml';
   it.each<readonly [string, Readonly<Record<string, string | undefined>>, readonly string[]]>([
     ['one of zeros', { 'kube-apiserver.yaml': '\0\0\0\0' }, [own]],
@@ -64,6 +64,16 @@ describe('a manifest that starts no pod is reported', () => {
       [],
     ],
     ['none of the kubelet, which is no pod', { 'kubelet.yaml': 'a: 1' }, []],
+    [
+      'one of two that name different files',
+      { 'kube-apiserver.yaml': pod('kube-apiserver'), 'a.bak': pod('kube-apiserver').replace('/a.crt', '/b.crt') },
+      [own],
+    ],
+    [
+      'none of two that name the same files',
+      { 'kube-apiserver.yaml': pod('kube-apiserver'), 'a.bak': pod('kube-apiserver').replace('Always', 'Never') },
+      [],
+    ],
     ['no hidden one', { '.kube-apiserver.yaml': '[' }, []],
     ['none where there is none', {}, []],
   ])('%s', async (_, files, expected) => {

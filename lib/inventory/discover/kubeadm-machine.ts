@@ -21,7 +21,7 @@ export interface Discovery extends KubeadmFindings {
   readonly reads: FilesRead;
   /** Texts of its static pods, by component. */
   readonly manifests: StaticPods['manifests'];
-  /** Manifests that no pod can be started from. */
+  /** Manifests that no pod can be started from, and those beside which another one names other files. */
   readonly broken: StaticPods['unread'];
   /** From manifests, units, configurations and processes. */
   readonly settings: SettingsHere;

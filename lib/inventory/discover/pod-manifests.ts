@@ -6,7 +6,7 @@ import { componentMapping } from '../../yaml.ts';
 import type { UnreadSettings } from '../unread-entries.ts';
 import { runsComponent } from './documents.ts';
 import type { MachineFiles } from './machine-files.ts';
-import { secondManifests } from './second-manifests.ts';
+import { differingManifests, secondManifests } from './second-manifests.ts';
 
 export interface ManifestPlace {
   readonly directory: string;
@@ -19,7 +19,7 @@ export interface StaticPods {
   readonly manifests: Readonly<Record<string, string | undefined>>;
   /** Paths of these, by component. */
   readonly files: Readonly<Record<string, string | undefined>>;
-  /** Manifests that no pod can be started from. */
+  /** Manifests that no pod can be started from, and those beside which another one names other files. */
   readonly unread: readonly UnreadSettings[];
   readonly notes: readonly string[];
 }
@@ -55,8 +55,11 @@ export async function readStaticPods(
     manifests: Object.fromEntries(names.map(([component, name = '']) => [component, texts.get(name)])),
     files: Object.fromEntries(names.map(([component, name]) => [component, name && join(directory, name)])),
     unread: componentNames.flatMap((component) => {
-      const name = brokenOf(component);
-      return name === undefined ? [] : [brokenManifest(component, join(directory, name))];
+      const broken = brokenOf(component);
+      if (broken !== undefined) return [brokenManifest(component, join(directory, broken))];
+      const own = join(directory, nameOf(component) ?? '');
+      const [other] = differingManifests(component, own, paths);
+      return other === undefined ? [] : [twoManifests(component, own, other)];
     }),
     notes: secondManifests(paths),
   };
@@ -69,6 +72,15 @@ const brokenManifest = (component: ComponentName, file: string): UnreadSettings 
   message:
     `Cannot read the manifest "${file}": it is no pod that runs ${component}, so the kubelet starts none from it and ` +
     'the files of its flags are not known; restore it from a backup, or make it anew with "kubeadm init phase"',
+});
+
+const twoManifests = (component: ComponentName, file: string, other: string): UnreadSettings => ({
+  component,
+  scope: 'manifest',
+  file,
+  message:
+    `Cannot know the files of ${component}: "${file}" and "${other}" are both its static pod and name other files, and ` +
+    'which of them the kubelet runs is not defined; move one away',
 });
 
 /** Also in a text that is torn. */
