@@ -18,7 +18,7 @@ export function serviceUnit(name: string, texts: readonly string[]): ServiceUnit
   const environment = new Map<string, string>();
   const environmentFiles: string[] = [];
   let workingDirectory: string | undefined = '/';
-  for (const { key, value: written } of texts.flatMap(serviceSettings)) {
+  for (const { key, value: written } of texts.flatMap((text) => settingsIn(text, '[Service]'))) {
     const value = withSpecifiers(written, name);
     // An empty value resets the setting.
     if (key === 'ExecStart') command = value === '' ? undefined : value.replace(/^[-@:+!|]+/, '');
@@ -60,15 +60,25 @@ const fixedSpecifiers = {
   V: '/var/tmp',
 };
 
-function serviceSettings(text: string): { readonly key: string; readonly value: string }[] {
+/** Units that a unit starts with itself. */
+export const unitsNamedBy = (text: string): readonly string[] =>
+  settingsIn(text, '[Unit]').flatMap(({ key, value }) =>
+    /^(Requires|Wants|BindsTo|Upholds)$/.test(key) ? value.split(/\s+/).filter((name) => name !== '') : [],
+  );
+
+function settingsIn(text: string, wanted: string): { readonly key: string; readonly value: string }[] {
   let section = '';
-  const lines = text.replaceAll(/\\\r?\n/g, ' ').split('\n');
+  // Comments may stand between the lines of a setting (systemd.syntax(7)).
+  const lines = text
+    .replaceAll(/^[ \t]*[#;].*\n?/gm, '')
+    .replaceAll(/\\\r?\n/g, ' ')
+    .split('\n');
   return lines.flatMap((raw) => {
     const line = raw.trim();
-    if (line === '' || line.startsWith('#') || line.startsWith(';')) return [];
+    if (line === '') return [];
     if (line.startsWith('[')) section = line;
     const at = line.indexOf('=');
-    if (section !== '[Service]' || at < 1) return [];
+    if (section !== wanted || at < 1) return [];
     return [{ key: line.slice(0, at).trim(), value: line.slice(at + 1).trim() }];
   });
 }
