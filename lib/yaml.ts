@@ -2,7 +2,17 @@
 // A file of ours is read with the line of every value, so that a problem can name it. A file that may hold keys or
 // tokens (a kubeconfig) is read by parseYaml, whose error names the place and the kind of mistake, never the text.
 import { isUtf8 } from 'node:buffer';
-import { Document, LineCounter, isMap, isScalar, isSeq, parseDocument, stringify, visit } from 'yaml';
+import {
+  Document,
+  LineCounter,
+  isMap,
+  isScalar,
+  isSeq,
+  parseAllDocuments,
+  parseDocument,
+  stringify,
+  visit,
+} from 'yaml';
 import type { YAMLError } from 'yaml';
 import { RecoveryError } from './errors.ts';
 
@@ -104,6 +114,20 @@ export function yamlMapping(text: string): Mapping | undefined {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * The mapping that components of Kubernetes take from a text: of a key that is there twice the last one counts
+ * (sigs.k8s.io/yaml), and empty documents may stand around it. Undefined: no YAML, or not one mapping.
+ */
+export function componentMapping(text: string): Mapping | undefined {
+  const strict = yamlMapping(text);
+  if (strict !== undefined) return strict;
+  const documents = [...parseAllDocuments(text, { prettyErrors: false, uniqueKeys: false })];
+  if (documents.some(({ errors }) => errors.length > 0)) return undefined;
+  const values = documents.map((doc) => valueOf(doc).value).filter((value) => value !== null);
+  const [value] = values;
+  return values.length === 1 && isMapping(value) ? value : undefined;
 }
 
 /**

@@ -214,6 +214,7 @@ export const configurationFields: Readonly<
         tlsCertFile: 'tls-cert-file',
         tlsPrivateKeyFile: 'tls-private-key-file',
         'authentication.x509.clientCAFile': 'client-ca-file',
+        staticPodPath: 'pod-manifest-path',
       },
     },
   },

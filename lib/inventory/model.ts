@@ -103,7 +103,11 @@ export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organization
   /** Why some of these names are not known now, as the end of a sentence. */
   readonly namesUnknown?: string;
 }
-export type ResolvedArtefact = Exclude<Artefact, Target> | ResolvedTarget;
+/** `unread`: why the settings in it cannot be followed, and what to do. */
+export interface ResolvedExternal extends External {
+  readonly unread?: string;
+}
+export type ResolvedArtefact = Exclude<Artefact, Target | External> | ResolvedTarget | ResolvedExternal;
 /** An artefact with a certificate and a key of its own. */
 export type IssuedPair = Signer | ResolvedTarget;
 

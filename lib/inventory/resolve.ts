@@ -19,6 +19,7 @@ import type {
   Target,
 } from './model.ts';
 import { type FileOfFlag, withFlagEntries } from './flag-entries.ts';
+import { type UnreadSettings, withUnreadEntries } from './unread-entries.ts';
 import { topologicalOrder } from './order.ts';
 import { allDirectories, allFiles, pathHere, type PlacesHere } from './located.ts';
 import { namedHere } from './named-entries.ts';
@@ -34,6 +35,8 @@ export interface Environment {
   readonly files?: Readonly<Record<string, string | null>>;
   /** Files that flags of this machine's components name: one that no entry covers becomes an entry. */
   readonly named?: readonly FileOfFlag[];
+  /** Settings of this machine's components that could not be followed. */
+  readonly unread?: readonly UnreadSettings[];
   /** As discovered on this machine. */
   readonly endpoints?: Endpoints;
   /** Features that this machine lacks; artefacts that need one of them do not exist here. */
@@ -207,6 +210,7 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
     endpoints,
     files = {},
     named = [],
+    unread = [],
     reads = {},
     demanded = {},
     unknown = {},
@@ -217,31 +221,30 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
   const asked = askedIn(inventory, parameters);
   const valuesOf = valuesIn(inventory, parameters);
   const found = inventory.artefacts.filter(({ when }) => when === undefined || !lacks.includes(when));
-  const artefacts = topologicalOrder(withFlagEntries(namedHere(found, places, usual), named)).ordered.map(
-    (artefact): ResolvedArtefact => {
-      const { location } = artefact;
-      const readers = readersHere({ location, readers: artefact.readers }, environment);
-      if (artefact.kind === 'signer') {
-        return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
-      }
-      if (artefact.kind !== 'target') return { ...artefact, location, readers };
-      const { commonName: _, organizationsBefore, demandedBy: _demandedBy, ...target } = artefact;
-      const namesUnknown = parametersOf(artefact).flatMap((name) => unknown[name] ?? []);
-      const demandedHostnames = demanded[artefact.name];
-      const asks = asked.filter((name) => parametersOf(artefact).includes(name));
-      return {
-        ...target,
-        ...commonNameOf(artefact, valuesOf),
-        ...(organizationsBefore && lacks.includes('clusterAdmins') && { organizations: organizationsBefore }),
-        ...(asks.length > 0 && { asks }),
-        location,
-        readers,
-        hostnames: flat(artefact.hostnames, valuesOf),
-        ...(namesUnknown.length > 0 && { namesUnknown: namesUnknown.join('; ') }),
-        ...(demandedHostnames !== undefined && { demandedHostnames }),
-      };
-    },
-  );
+  const here = withUnreadEntries(withFlagEntries(namedHere(found, places, usual), named), unread);
+  const artefacts = topologicalOrder(here).ordered.map((artefact): ResolvedArtefact => {
+    const { location } = artefact;
+    const readers = readersHere({ location, readers: artefact.readers }, environment);
+    if (artefact.kind === 'signer') {
+      return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
+    }
+    if (artefact.kind !== 'target') return { ...artefact, location, readers };
+    const { commonName: _, organizationsBefore, demandedBy: _demandedBy, ...target } = artefact;
+    const namesUnknown = parametersOf(artefact).flatMap((name) => unknown[name] ?? []);
+    const demandedHostnames = demanded[artefact.name];
+    const asks = asked.filter((name) => parametersOf(artefact).includes(name));
+    return {
+      ...target,
+      ...commonNameOf(artefact, valuesOf),
+      ...(organizationsBefore && lacks.includes('clusterAdmins') && { organizations: organizationsBefore }),
+      ...(asks.length > 0 && { asks }),
+      location,
+      readers,
+      hostnames: flat(artefact.hostnames, valuesOf),
+      ...(namesUnknown.length > 0 && { namesUnknown: namesUnknown.join('; ') }),
+      ...(demandedHostnames !== undefined && { demandedHostnames }),
+    };
+  });
   return {
     name: inventory.name,
     ...(endpoints !== undefined && { endpoints }),

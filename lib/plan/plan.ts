@@ -88,6 +88,8 @@ export const replanOf =
 
 function judge(at: Case): Verdict {
   const { artefact, fact, now } = at;
+  if (artefact.kind === 'external' && artefact.unread !== undefined)
+    return bring('NotOurs', artefact.unread, laterMs(now, lookAgainMs));
   if (fact.state === 'unavailable') {
     return blocked('Unavailable', `it could not be read: ${fact.message}`, laterMs(now, unavailableMs));
   }

@@ -1,7 +1,7 @@
 // Flags that lead where a repair could do harm: to the key of the service accounts, to one CA for all, to one file by several
 // names, to the kubeconfig of a webhook.
 import { X509Certificate } from 'node:crypto';
-import { copyFile, mkdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { toYaml } from '../../lib/yaml.ts';
@@ -26,6 +26,14 @@ describe('flags that lead to', () => {
     await tellComponents(machine, words);
     await expireFlagged(machine, () => false);
     return runOn(machine, '--mode=regen', '--once');
+  };
+
+  /** Expired before any component names it, so that the program need not find it for that. */
+  const putExpiredPair = async (machine: KubeadmMachine): Promise<void> => {
+    await expireFlagged(machine, () => false);
+    await mkdir(placeBelow(machine, ownDirectory));
+    for (const end of ['crt', 'key'])
+      await copyFile(machine.path(`pki/apiserver.${end}`), placeBelow(machine, `${ownDirectory}/tls.${end}`));
   };
 
   it('never cost the key of the service accounts, which serves as the key of a certificate', async () => {
@@ -125,5 +133,67 @@ describe('flags that lead to', () => {
       'kube-apiserver': [`--audit-webhook-config-file=${ownDirectory}/hook.conf`],
     });
     expect(code, stderr).toBe(0);
+  });
+
+  it.each([
+    ['a variable that the manifest does not set', '$(NONE)/tls.crt'],
+    ['a relative path', 'etc/kubernetes/own/tls.crt'],
+  ])('a file by %s are reported, and all else is repaired', async (_, value) => {
+    await using machine = await whole.copy();
+    const { code, stderr } = await flagged(machine, { 'kube-scheduler': [`--tls-cert-file=${value}`] });
+    expect(code, stderr).toBe(5);
+    expect(stderr).toContain(`Cannot find the file of kube-scheduler --tls-cert-file on this machine: \\"${value}\\"`);
+    expect(new X509Certificate(await readFile(machine.path('pki/apiserver.crt'))).validToDate > systemClock.now()).toBe(
+      true,
+    );
+    const status = await runOn(machine, 'status');
+    expect(status.code, status.stdout).toBe(5);
+    expect(status.stdout).not.toContain('Every certificate on disk is as it should be');
+  });
+
+  it('a file by a variable of the container are read and repaired', async () => {
+    await using machine = await whole.copy();
+    await putExpiredPair(machine);
+    const words = ['--tls-cert-file=$(OWN)/tls.crt', '--tls-private-key-file=$(OWN)/tls.key'];
+    const file = machine.path('manifests/kube-apiserver.yaml');
+    const env = `    env:\n    - name: OWN\n      value: ${ownDirectory}\n    image:`;
+    await writeFile(file, (await readFile(file, 'utf8')).replace('    image:', env));
+    await tellComponents(machine, { 'kube-apiserver': words });
+    const { code, stderr } = await runOn(machine, '--mode=regen', '--once');
+    expect(code, stderr).toBe(0);
+    const served = new X509Certificate(await readFile(placeBelow(machine, `${ownDirectory}/tls.crt`)));
+    expect(served.validToDate > systemClock.now()).toBe(true);
+  });
+
+  it('nowhere, in a manifest that is torn, are reported, and all that has expired is repaired', async () => {
+    await using machine = await whole.copy();
+    await expireFlagged(machine, () => false);
+    const file = machine.path('manifests/kube-apiserver.yaml');
+    await writeFile(file, '\0'.repeat(64));
+    const { code, stderr } = await runOn(machine, '--mode=regen', '--once');
+    expect(code, stderr).toBe(5);
+    expect(stderr).toContain('Cannot read the manifest \\"/etc/kubernetes/manifests/kube-apiserver.yaml\\"');
+    for (const name of ['apiserver', 'apiserver-kubelet-client', 'etcd/server']) {
+      const { validToDate } = new X509Certificate(await readFile(machine.path(`pki/${name}.crt`)));
+      expect(validToDate > systemClock.now(), name).toBe(true);
+    }
+    const status = await runOn(machine, 'status');
+    expect(status.code, status.stdout).toBe(5);
+  });
+
+  it('a file by a manifest that the kubelet reads elsewhere are read and repaired', async () => {
+    await using machine = await whole.copy();
+    await putExpiredPair(machine);
+    await tellComponents(machine, {
+      'kube-apiserver': [`--tls-cert-file=${ownDirectory}/tls.crt`, `--tls-private-key-file=${ownDirectory}/tls.key`],
+    });
+    await rename(machine.path('manifests'), placeBelow(machine, '/etc/static'));
+    await mkdir(placeBelow(machine, '/var/lib/kubelet'), { recursive: true });
+    const configuration = 'kind: KubeletConfiguration\nstaticPodPath: /etc/static\n';
+    await writeFile(placeBelow(machine, '/var/lib/kubelet/config.yaml'), configuration);
+    const { code, stderr } = await runOn(machine, '--mode=regen', '--once');
+    expect(code, stderr).toBe(0);
+    const served = new X509Certificate(await readFile(placeBelow(machine, `${ownDirectory}/tls.crt`)));
+    expect(served.validToDate > systemClock.now()).toBe(true);
   });
 });

@@ -22,6 +22,7 @@ async function told(component: string, manifests: Readonly<Record<string, string
   const files = readerBelow(root);
   const found = await readComponents(files, {
     manifests,
+    manifestFiles: {},
     units: readerBelow(root),
     kubeletConfiguration: '/var/lib/kubelet/config.yaml',
     processes: processes ? readerBelow(root) : undefined,

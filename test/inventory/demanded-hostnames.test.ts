@@ -17,7 +17,7 @@ function demanded({ flags, servers = [], confirmed = own }: Case): Readonly<Reco
   const settings = Object.fromEntries(
     Object.entries(flags ?? {}).map(([component, values]) => [
       component,
-      { values: new Map(Object.entries(values).map(([flag, value]) => [flag, [value]])), mounts: [] },
+      { values: new Map(Object.entries(values).map(([flag, value]) => [flag, [value]])), mounts: [], source: '' },
     ]),
   );
   return demandedHostnames(artefacts, {

@@ -347,6 +347,24 @@ describe('discovery of a machine', () => {
     });
   });
 
+  it.each([
+    ['its configuration', { '/var/lib/kubelet/config.yaml': 'staticPodPath: /etc/static\n' }],
+    ['a path beside its configuration', { '/var/lib/kubelet/config.yaml': 'staticPodPath: ../../../etc/static\n' }],
+    [
+      'its unit',
+      { '/etc/systemd/system/kubelet.service': '[Service]\nExecStart=/k/kubelet --pod-manifest-path=%E/static\n' },
+    ],
+  ])('reads static pods where the kubelet does, by %s', async (_, files) => {
+    await put(
+      '/etc/kubernetes/manifests/kube-apiserver.yaml',
+      manifest('kube-apiserver', 'advertise-address=192.0.2.1'),
+    );
+    for (const [file, content] of Object.entries(files)) await put(file, content);
+    expect((await found()).parameters['advertiseAddress']).toEqual(['192.0.2.1']); // nothing is there
+    await put('/etc/static/kube-apiserver.yaml', manifest('kube-apiserver', 'advertise-address=192.0.2.2'));
+    expect((await found()).parameters['advertiseAddress']).toEqual(['192.0.2.2']);
+  });
+
   it('says what could not be read, and goes on', async () => {
     await put('/etc/kubernetes/manifests/kube-apiserver.yaml', 'kube-apiserver: [');
     await put('/etc/hostname', 'node-1');

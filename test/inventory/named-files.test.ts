@@ -25,8 +25,9 @@ const pod = (flags: readonly string[], mounts: readonly (readonly [at: string, h
   });
 
 const settingsOf = (manifest: string) => {
-  const { words = [], mounts = [] } = commandLineOf(manifest, 'kube-apiserver') ?? {};
-  return { values: valuesIn(words), mounts };
+  const source = '/etc/kubernetes/manifests/kube-apiserver.yaml';
+  const { words = [], mounts = [] } = commandLineOf(manifest, { component: 'kube-apiserver', source }) ?? {};
+  return { values: valuesIn(words), mounts, source };
 };
 
 describe('namedFiles()', () => {

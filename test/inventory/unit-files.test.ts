@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import {
-  argumentsOf,
   hostPathOf,
   valuesIn,
   valuesOfVariables,
   withConfiguration,
 } from '../../lib/inventory/discover/component-settings.ts';
+import { argumentsOf } from '../../lib/inventory/discover/component-arguments.ts';
 import { environmentFile, serviceUnit, shellWords, withVariables } from '../../lib/inventory/discover/unit-files.ts';
 
 describe('serviceUnit()', () => {
@@ -15,11 +15,12 @@ describe('serviceUnit()', () => {
       '# Note\n[Service]\nEnvironment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/b.conf --kubeconfig=/k.conf"\n' +
       'EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\nEnvironmentFile=-/etc/default/kubelet\n' +
       'ExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_EXTRA_ARGS\n';
-    const found = serviceUnit([unit, dropIn]);
+    const found = serviceUnit('kubelet.service', [unit, dropIn]);
     expect(found).toEqual({
       command: '/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_EXTRA_ARGS',
       environment: new Map([['KUBELET_KUBECONFIG_ARGS', '--bootstrap-kubeconfig=/b.conf --kubeconfig=/k.conf']]),
       environmentFiles: ['/var/lib/kubelet/kubeadm-flags.env', '/etc/default/kubelet'],
+      workingDirectory: '/',
     });
     expect(withVariables(found?.command ?? '', found?.environment ?? new Map())).toEqual([
       '/usr/bin/kubelet',
@@ -39,7 +40,24 @@ describe('serviceUnit()', () => {
     ['a command that was taken away', '[Service]\nExecStart=/usr/bin/etcd\nExecStart=\n', undefined],
     ['garbage', '\0\0[[=', undefined],
   ])('%s', (_title, text, command) => {
-    expect(serviceUnit([text])?.command).toBe(command);
+    expect(serviceUnit('etcd.service', [text])?.command).toBe(command);
+  });
+});
+
+describe('specifiers', () => {
+  it('that are the same on every machine are replaced', () => {
+    const text =
+      '[Service]\nExecStart=/usr/bin/%p --config=%E/%N/%i.yml --data=%S/%n --id=%m --x=50%%\n' +
+      'EnvironmentFile=-"/etc/default/%p"\nWorkingDirectory=-%S/etcd\n';
+    expect(serviceUnit('etcd@main.service', [text])).toEqual({
+      command: '/usr/bin/etcd --config=/etc/etcd@main/main.yml --data=/var/lib/etcd@main.service --id=%m --x=50%',
+      environment: new Map(),
+      environmentFiles: ['/etc/default/etcd'],
+      workingDirectory: '/var/lib/etcd',
+    });
+    expect(serviceUnit('a.service', ['[Service]\nExecStart=/a\nWorkingDirectory=~\n'])?.workingDirectory).toBe(
+      undefined,
+    );
   });
 });
 
@@ -55,13 +73,13 @@ describe('words and variables', () => {
 
   it('takes a variable that is a word apart, and one in braces as it is', () => {
     const variables = new Map([['ARGS', '--a --b=c']]);
-    expect(withVariables('x $ARGS "--y=${ARGS}" ${NONE} %%', variables)).toEqual([
+    expect(withVariables('x $ARGS "--y=${ARGS}" ${NONE} $$HOME', variables)).toEqual([
       'x',
       '--a',
       '--b=c',
       '--y=--a --b=c',
       '',
-      '%',
+      '$HOME',
     ]);
   });
 
@@ -112,8 +130,8 @@ describe('settings', () => {
       { at: '/a', hostPath: '/host' },
       { at: '/a/gen', hostPath: undefined },
     ];
-    expect(hostPathOf('/a/gen/tls.crt', mounts)).toBeUndefined();
-    expect(hostPathOf('/etc/etcd/%H.pem', [])).toBeUndefined();
+    expect(hostPathOf('/a/gen/tls.crt', { mounts })).toBeUndefined();
+    expect(hostPathOf('/etc/etcd/%H.pem', { mounts: [] })).toBeUndefined();
   });
 
   it('let the configuration of kube-scheduler stand in place of its deprecated flags', () => {
@@ -170,6 +188,6 @@ describe('settings', () => {
     ['a/b', undefined],
     [undefined, undefined],
   ])('finds the place of %s on the host', (path, expected) => {
-    expect(hostPathOf(path, [{ at: '/a/b', hostPath: '/host' }])).toBe(expected);
+    expect(hostPathOf(path, { mounts: [{ at: '/a/b', hostPath: '/host' }] })).toBe(expected);
   });
 });

@@ -1,10 +1,9 @@
 // Settings of a component: flags of its command line, variables that stand for flags, fields of its configuration. Pure.
-import { basename, posix } from 'node:path';
+import { posix } from 'node:path';
 import { flagsIn } from '../../command-flags.ts';
 import type { ComponentName } from '../../components.ts';
-import { isMapping, yamlMapping } from '../../yaml.ts';
+import { componentMapping, isMapping } from '../../yaml.ts';
 import { configurationFields, fileFlags } from '../file-flags.ts';
-import { withVariables } from './unit-files.ts';
 
 /** All values of each flag in their order, by its name without dashes. */
 export type ValuesByFlag = ReadonlyMap<string, readonly string[]>;
@@ -15,53 +14,27 @@ export interface Mount {
   readonly hostPath: string | undefined;
 }
 
-export interface ComponentSettings {
-  readonly values: ValuesByFlag;
+/** The directories by which a path that a component is given becomes one of this host. */
+export interface PathContext {
   /** Those of its container. */
   readonly mounts: readonly Mount[];
+  /** The directory that relative paths begin at; undefined where nothing here says which. */
+  readonly workingDirectory?: string | undefined;
+}
+
+export interface ComponentSettings extends PathContext {
+  readonly values: ValuesByFlag;
+  /** The manifest, the unit or the process that starts it. */
+  readonly source: string;
+  /** Whether another program starts it, so that its flags are not known. */
+  readonly isHidden?: boolean;
 }
 
 /** The command line of a component, and how it was found. */
-export interface ComponentCommand {
+export interface ComponentCommand extends PathContext {
   readonly words: readonly string[];
   readonly variables: ReadonlyMap<string, string>;
-  readonly mounts: readonly Mount[];
-}
-
-const shells: ReadonlySet<string> = new Set(['sh', 'bash', 'dash', 'ash', 'busybox']);
-
-/** Programs that start the one that they are told of, in its own words. */
-const runners: ReadonlySet<string> = new Set(
-  (
-    'env nice ionice chrt taskset numactl stdbuf setpriv runuser sudo su-exec gosu chroot flock timeout tini dumb-init ' +
-    'go-runner docker podman nerdctl ctr'
-  ).split(' '),
-);
-
-/**
- * The words behind the program of this name, also where a shell or another program starts it (`sh -c 'exec kubelet ...'`,
- * `docker run ... etcd ...`). Undefined where that program is not started.
- */
-export function argumentsOf(
-  component: string,
-  words: readonly string[],
-  variables: ReadonlyMap<string, string> = new Map(),
-): readonly string[] | undefined {
-  const script = shells.has(basename(words[0] ?? '')) ? words.findIndex((word) => /^-[a-z]*c$/.test(word)) : -1;
-  if (script < 0) return argumentsBehind(component, words);
-  const lines = (words[script + 1] ?? '').replaceAll(/\\\r?\n/g, ' ').split(/[\n;]|&&|\|\|/);
-  const found = lines.flatMap((line) => {
-    const inner = withVariables(line, variables);
-    const args = argumentsBehind(component, inner[0] === 'exec' ? inner.slice(1) : inner);
-    return args === undefined ? [] : [args];
-  });
-  return found[0];
-}
-
-function argumentsBehind(component: string, words: readonly string[]): readonly string[] | undefined {
-  const program = basename(words.find((word) => !/^\w+=/.test(word)) ?? '');
-  const at = words.findIndex((word) => !word.startsWith('-') && basename(word) === component);
-  return at < 0 || (program !== component && !runners.has(program)) ? undefined : words.slice(at + 1);
+  readonly source: string;
 }
 
 /** Values of the flags among these words. */
@@ -101,7 +74,7 @@ export function withConfiguration(
   if (known === undefined) return values;
   const found = new Map<string, readonly string[]>();
   for (const text of documents) {
-    const document = yamlMapping(text);
+    const document = componentMapping(text);
     const here = new Map<string, readonly string[]>();
     for (const [path, name] of Object.entries(known.fields)) {
       const texts = fieldsAt(document, path).flatMap((value) =>
@@ -132,13 +105,35 @@ function fieldsAt(value: unknown, path: string): readonly unknown[] {
   return rest.length === 0 ? items : items.flatMap((item) => fieldsAt(item, rest.join('.')));
 }
 
-/** The place on this host of a path that a component sees; undefined for a path that is none. */
-export function hostPathOf(path: string | undefined, mounts: readonly Mount[]): string | undefined {
-  // The value of a systemd specifier is not known here (systemd.unit(5)).
-  if (path === undefined || !posix.isAbsolute(path) || /%[A-Za-z]/.test(path)) return undefined;
-  const inside = posix.normalize(path);
+/** The place on this host of a path that a component sees; undefined where none is given, and where it is not known. */
+export const hostPathOf = (path: string | undefined, around: PathContext): string | undefined =>
+  hostPlaceOf(path, around)?.path;
+
+/** `unknown`: why the place on this host is not known, as the end of a sentence. Undefined where no path is given. */
+export type HostPlace = { readonly path: string; readonly unknown?: never } | Unknown;
+interface Unknown {
+  readonly path?: never;
+  readonly unknown: string;
+  /** It is a volume that ends with its pod. */
+  readonly isInPod?: true;
+}
+
+export function hostPlaceOf(
+  path: string | undefined,
+  { mounts, workingDirectory }: PathContext,
+): HostPlace | undefined {
+  // An empty value stands for none (pflag).
+  if (path === undefined || path === '') return undefined;
+  if (path.includes('$')) return { unknown: 'has a variable whose value is not known here' };
+  // systemd.unit(5), "Specifiers".
+  if (/%[A-Za-z]/.test(path)) return { unknown: 'has a specifier of systemd whose value is not known here' };
+  if (!posix.isAbsolute(path) && workingDirectory === undefined)
+    return { unknown: 'is a relative path, and the working directory is not known here' };
+  const inside = posix.resolve(workingDirectory ?? '/', path);
   const above = mounts.filter(({ at }) => inside === at || inside.startsWith(`${at}/`));
   const [nearest] = above.toSorted((one, other) => other.at.length - one.at.length);
-  if (nearest === undefined) return inside;
-  return nearest.hostPath === undefined ? undefined : posix.join(nearest.hostPath, inside.slice(nearest.at.length));
+  if (nearest === undefined) return { path: inside };
+  if (nearest.hostPath === undefined)
+    return { unknown: 'lies in a volume of the pod that is no directory of this host', isInPod: true };
+  return { path: posix.join(nearest.hostPath, inside.slice(nearest.at.length)) };
 }

@@ -1,10 +1,10 @@
 // Settings of the components of this machine: from manifests of static pods, from units of systemd, and, where neither has
 // them, from the command lines of running processes. Impure: it reads files, and nothing else. Never fails because of a file.
-import { basename, dirname, join } from 'node:path';
+import { basename, join } from 'node:path';
 import { type ComponentName, componentNames } from '../../components.ts';
 import { configurationFields } from '../file-flags.ts';
+import { argumentsOf } from './component-arguments.ts';
 import {
-  argumentsOf,
   type ComponentCommand,
   type ComponentSettings,
   firstOfBoth,
@@ -16,10 +16,13 @@ import {
 import { commandLineOf } from './documents.ts';
 import type { MachineFiles } from './machine-files.ts';
 import type { SettingsHere } from './named-files.ts';
-import { environmentFile, serviceUnit, type ServiceUnit, withVariables } from './unit-files.ts';
+import { unitsThatStart } from './component-units.ts';
+import { environmentFile } from './unit-files.ts';
 
-interface Sources {
+export interface ComponentSources {
   readonly manifests: Readonly<Record<string, string | undefined>>;
+  /** Their paths. */
+  readonly manifestFiles: Readonly<Record<string, string | undefined>>;
   /** The kubelet's configuration, where nothing names another one. */
   readonly kubeletConfiguration: string;
   /** For the units of this machine: most of them are no component's, and what cannot be read of them is no news. */
@@ -29,15 +32,18 @@ interface Sources {
 }
 
 /** Settings by component. */
-export async function readComponents(files: MachineFiles, sources: Sources): Promise<SettingsHere> {
-  const units = await unitsThatStart(sources.units);
-  const lineOf = (component: ComponentName): ComponentCommand | undefined =>
-    commandLineOf(sources.manifests[component] ?? '', component) ?? units.get(component);
+export async function readComponents(files: MachineFiles, sources: ComponentSources): Promise<SettingsHere> {
+  const { started: units, hidden } = await unitsThatStart(sources.units);
+  const lineOf = (component: ComponentName): ComponentCommand | undefined => {
+    const { [component]: manifest = '' } = sources.manifests;
+    const { [component]: source = '' } = sources.manifestFiles;
+    return commandLineOf(manifest, { component, source }) ?? units.get(component);
+  };
   const lines = new Map(componentNames.map((component) => [component, lineOf(component)]));
   const isKnown = [...lines.values()].every((line) => line !== undefined);
   const running = sources.processes === undefined || isKnown ? undefined : await processesOf(sources.processes);
   const found = componentNames.map(async (component) => {
-    const line = lines.get(component) ?? running?.get(component);
+    const line = lines.get(component) ?? running?.get(component) ?? hidden.get(component);
     const usual = component === 'kubelet' ? sources.kubeletConfiguration : undefined;
     return [component, await settingsOf(component, line, { files, usual })] as const;
   });
@@ -54,20 +60,24 @@ async function settingsOf(
   line: ComponentCommand | undefined,
   { files, usual }: Reading,
 ): Promise<ComponentSettings | undefined> {
-  const { words = [], variables = new Map<string, string>(), mounts = [] } = line ?? {};
-  const args = argumentsOf(component, words, variables) ?? words;
+  const { words = [], variables = new Map<string, string>(), source = usual ?? '', ...rest } = line ?? {};
+  const around = { mounts: [], ...rest };
+  const started = argumentsOf(component, words, variables);
+  const args = started ?? words;
+  // Without a program, words are arguments of the image's own.
+  const isHidden = started === undefined && words[0]?.startsWith('-') === false;
   let values = firstOfBoth(valuesIn(args), valuesOfVariables(component, variables));
   for (const flag of Object.keys(configurationFields[component] ?? {})) {
-    const file = hostPathOf(values.get(flag)?.at(-1), mounts) ?? (flag === 'config' ? usual : undefined);
+    const file = hostPathOf(values.get(flag)?.at(-1), around) ?? (flag === 'config' ? usual : undefined);
     const text = file === undefined ? undefined : await files.text(file);
     if (file === undefined || text === undefined) continue;
     const documents = [
       text,
-      ...(await configurationDropIns(hostPathOf(values.get(`${flag}-dir`)?.at(-1), mounts), files)),
+      ...(await configurationDropIns(hostPathOf(values.get(`${flag}-dir`)?.at(-1), around), files)),
     ];
     values = withConfiguration(component, values, { flag, file, documents });
   }
-  return line === undefined && values.size === 0 ? undefined : { values, mounts };
+  return line === undefined && values.size === 0 ? undefined : { values, source, isHidden, ...around };
 }
 
 /** Texts of the kubelet's files that end with .conf, each over the one before (--config-dir). */
@@ -76,73 +86,6 @@ async function configurationDropIns(directory: string | undefined, files: Machin
   const names = (await files.names(directory)).filter((name) => name.endsWith('.conf'));
   const texts = await Promise.all(names.map((name) => files.text(join(directory, name))));
   return texts.flatMap((text) => text ?? []);
-}
-
-/** Directories of units; the first unit of a name beats the others (systemd.unit(5)). */
-const unitDirectories = [
-  '/etc/systemd/system',
-  '/run/systemd/system',
-  '/usr/local/lib/systemd/system',
-  '/usr/lib/systemd/system',
-  '/lib/systemd/system',
-];
-
-/** Command lines by component, of the first unit that starts it. */
-async function unitsThatStart(files: MachineFiles): Promise<ReadonlyMap<string, ComponentCommand>> {
-  const found = new Map<string, ComponentCommand>();
-  const wanted = await wantedUnits(files);
-  const units = await firstOfName(unitDirectories, files);
-  for (const name of startOrder(units)) {
-    // One that nothing wants is a leftover; the kubelet's may be started by something else.
-    if (!wanted.has(name) && name !== 'kubelet.service') continue;
-    const unit = await readUnit(name, units.get(name) ?? '', files);
-    if (unit === undefined) continue;
-    const texts = await Promise.all(unit.environmentFiles.map((file) => files.text(file)));
-    const variables = new Map([...unit.environment, ...texts.flatMap((text) => [...environmentFile(text ?? '')])]);
-    const words = withVariables(unit.command, variables);
-    const component = componentNames.find((one) => argumentsOf(one, words, variables) !== undefined);
-    if (component !== undefined && !found.has(component)) found.set(component, { words, variables, mounts: [] });
-  }
-  return found;
-}
-
-/** Paths by name; the first of a name counts, also one that is masked. */
-async function firstOfName(directories: readonly string[], files: MachineFiles): Promise<ReadonlyMap<string, string>> {
-  const found = new Map<string, string>();
-  for (const directory of directories) {
-    for (const name of await files.names(directory)) if (!found.has(name)) found.set(name, `${directory}/${name}`);
-  }
-  return found;
-}
-
-/** Units that have the name of a component first, then others of an administrator, and of packages that are named alike. */
-function startOrder(units: ReadonlyMap<string, string>): readonly string[] {
-  const services = [...units].flatMap(([name, path]) =>
-    name.endsWith('.service') && (dirname(path) === unitDirectories[0] || /kube|etcd/.test(name)) ? [name] : [],
-  );
-  const own = componentNames.map((component) => `${component}.service`).filter((name) => services.includes(name));
-  return [...new Set([...own, ...services.toSorted()])];
-}
-
-async function wantedUnits(files: MachineFiles): Promise<ReadonlySet<string>> {
-  const directories = (await files.directories('/etc/systemd/system')).filter((name) =>
-    /\.(wants|requires)$/.test(name),
-  );
-  const names = await Promise.all(directories.map((name) => files.names(`/etc/systemd/system/${name}`)));
-  return new Set(names.flat());
-}
-
-/** A unit with its drop-ins; undefined for one that is masked (a link to /dev/null) or starts no component. */
-async function readUnit(name: string, path: string, files: MachineFiles): Promise<ServiceUnit | undefined> {
-  const textOf = async (file: string): Promise<string | undefined> =>
-    (await files.link(file)) === '/dev/null' ? undefined : files.text(file);
-  const unit = await textOf(path);
-  if (unit === undefined || !/kube|etcd/.test(unit)) return undefined;
-  const beside = unitDirectories.map((directory) => `${directory}/${name}.d`);
-  const dropIns = [...(await firstOfName(beside, files))].filter(([file]) => file.endsWith('.conf'));
-  const ordered = dropIns.toSorted(([one], [other]) => (one < other ? -1 : 1));
-  const texts = await Promise.all(ordered.map(([, file]) => textOf(file)));
-  return serviceUnit([unit, ...texts.flatMap((text) => text ?? [])]);
 }
 
 /** Command lines by component, of processes of the system that see the same files as this one. */
@@ -156,7 +99,13 @@ async function processesOf(files: MachineFiles): Promise<ReadonlyMap<string, Com
     if (component === undefined || found.has(component)) continue;
     if ((await files.link(`/proc/${id}/ns/mnt`)) !== here || !(await isOfSystem(id, component, files))) continue;
     const pairs = ((await files.text(`/proc/${id}/environ`)) ?? '').split('\0');
-    found.set(component, { words, variables: environmentFile(pairs.join('\n')), mounts: [] });
+    found.set(component, {
+      words,
+      variables: environmentFile(pairs.join('\n')),
+      mounts: [],
+      source: `/proc/${id}/cmdline`,
+      workingDirectory: await files.link(`/proc/${id}/cwd`),
+    });
   }
   return found;
 }

@@ -3,8 +3,10 @@
 import { posix } from 'node:path';
 import { isTornOfOthers, type KnownServers, ownContext } from '../../kubeconfig/document.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
-import { isMapping, yamlMapping } from '../../yaml.ts';
-import { argumentsOf, type ComponentCommand, type Mount, valuesIn } from './component-settings.ts';
+import { componentMapping, isMapping, yamlMapping } from '../../yaml.ts';
+import { argumentsOf } from './component-arguments.ts';
+import { type ComponentCommand, type Mount, valuesIn } from './component-settings.ts';
+import { expanded } from './container-words.ts';
 
 type Mapping = Readonly<Record<string, unknown>>;
 
@@ -17,14 +19,31 @@ const text = (value: unknown): string | undefined => (typeof value === 'string' 
  * value, which counts. Without a name the first container's. Undefined where there are none.
  */
 export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, string> | undefined {
-  const words = wordsOf(containerOf(manifest, wanted));
-  const values = valuesIn((wanted === undefined ? undefined : argumentsOf(wanted, words)) ?? words);
+  const container = containerOf(manifest, wanted) ?? {};
+  const [words, variables] = [wordsOf(container), variablesOf(container)];
+  const values = valuesIn((wanted === undefined ? undefined : argumentsOf(wanted, words, variables)) ?? words);
   const flags = new Map([...values].map(([name, all]) => [name, all.at(-1) ?? '']));
   return flags.size === 0 ? undefined : flags;
 }
 
-const wordsOf = (container: Mapping | undefined): readonly string[] =>
-  [...list(container?.['command']), ...list(container?.['args'])].flatMap((word) => text(word) ?? []);
+/** As its kubelet starts it. */
+function wordsOf(container: Mapping): readonly string[] {
+  const variables = variablesOf(container);
+  return [...list(container['command']), ...list(container['args'])].flatMap((word) =>
+    typeof word === 'string' && word !== '' ? expanded(word, variables) : [],
+  );
+}
+
+/** Those with a value in the manifest, each with those before it in it. */
+function variablesOf(container: Mapping): ReadonlyMap<string, string> {
+  const variables = new Map<string, string>();
+  for (const { name, value, valueFrom } of list(container['env']).map(mapping)) {
+    if (typeof name !== 'string') continue;
+    if (valueFrom === undefined) variables.set(name, expanded(text(value) ?? '', variables));
+    else variables.delete(name);
+  }
+  return variables;
+}
 
 /** The words that `init adopt` has appended (lib/adopt/static-pods.ts): they name files of ours. */
 function flagsOfOurs(pod: Mapping): ReadonlySet<string> {
@@ -33,18 +52,20 @@ function flagsOfOurs(pod: Mapping): ReadonlySet<string> {
   return new Set(words.flatMap((word) => text(word) ?? []));
 }
 
-/** The container of that name; undefined where the manifest has none. */
-export function commandLineOf(manifest: string, component: string): ComponentCommand | undefined {
-  const pod = yamlMapping(manifest) ?? {};
-  const container = containersIn(pod).find(({ name }) => name === component);
+/** Of the container that runs a component; undefined where the manifest has none. */
+export function commandLineOf(
+  manifest: string,
+  { component, source }: { readonly component: string; readonly source: string },
+): ComponentCommand | undefined {
+  const pod = componentMapping(manifest) ?? {};
+  const container = containerIn(pod, component);
   if (container === undefined) return undefined;
-  const variables = list(container['env'])
-    .map(mapping)
-    .map(({ name, value }) => [text(name) ?? '', text(value) ?? ''] as const);
   const added = flagsOfOurs(pod);
   return {
     words: wordsOf(container).filter((word) => !added.has(word)),
-    variables: new Map(variables),
+    variables: variablesOf(container),
+    source,
+    workingDirectory: text(container['workingDir']),
     mounts: mountsOf(container, list(mapping(pod['spec'])['volumes']).map(mapping)),
   };
 }
@@ -74,16 +95,27 @@ function mountsOf(container: Mapping, volumes: readonly Mapping[]): readonly Mou
 }
 
 const containerOf = (manifest: string, wanted: string | undefined): Mapping | undefined =>
-  containersOf(manifest).find((one) => wanted === undefined || one['name'] === wanted);
+  wanted === undefined ? containersOf(manifest)[0] : containerIn(componentMapping(manifest) ?? {}, wanted);
+
+/** The container that has the name of the component, else the first whose command runs it. */
+function containerIn(pod: Mapping, component: string): Mapping | undefined {
+  const containers = containersIn(pod);
+  const runs = (one: Mapping): boolean => argumentsOf(component, wordsOf(one), variablesOf(one)) !== undefined;
+  return containers.find(({ name }) => name === component) ?? containers.find(runs);
+}
+
+/** Whether one of its containers runs the component. */
+export const runsComponent = (manifest: string, component: string): boolean =>
+  containerOf(manifest, component) !== undefined;
 
 /** Of a static-pod manifest. */
-export const containersOf = (manifest: string): readonly Mapping[] => containersIn(yamlMapping(manifest) ?? {});
+export const containersOf = (manifest: string): readonly Mapping[] => containersIn(componentMapping(manifest) ?? {});
 
 const containersIn = (pod: Mapping): readonly Mapping[] => list(mapping(pod['spec'])['containers']).map(mapping);
 
 /** Its clusterDomain may be left out. */
 export function kubeletConfigurationOf(document: string): Mapping | undefined {
-  const configuration = yamlMapping(document);
+  const configuration = componentMapping(document);
   const domain = configuration?.['clusterDomain'] ?? '';
   return typeof domain === 'string' ? configuration : undefined;
 }
@@ -96,7 +128,7 @@ export function minorVersionOf(manifest: string, wanted: string): number | undef
 }
 
 export function clusterDomainOf(kubeletConfiguration: string): string | undefined {
-  return text(yamlMapping(kubeletConfiguration)?.['clusterDomain']);
+  return text(componentMapping(kubeletConfiguration)?.['clusterDomain']);
 }
 
 /** The value of a flag in kubeadm-flags.env: KUBELET_KUBEADM_ARGS="--hostname-override=..." */

@@ -33,9 +33,10 @@ interface NamedPlace {
   readonly keyFile?: string;
 }
 
-function placesOf(flag: string, role: FileRole, { values, mounts }: ComponentSettings): readonly NamedPlace[] {
+function placesOf(flag: string, role: FileRole, settings: ComponentSettings): readonly NamedPlace[] {
+  const { values } = settings;
   const all = values.get(flag) ?? [];
-  const at = (path: string | undefined): string | undefined => hostPathOf(path, mounts);
+  const at = (path: string | undefined): string | undefined => hostPathOf(path, settings);
   const pair = (certificate: string | undefined, key: string | undefined): readonly NamedPlace[] => {
     const file = at(certificate);
     return file === undefined ? [] : [{ file, keyFile: at(key) ?? keyBeside(file) }];

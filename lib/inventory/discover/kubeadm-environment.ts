@@ -17,6 +17,7 @@ import { directoriesOfKubeadm, discoverKubeadm, type Machine } from './kubeadm-m
 import { filesOfFlags, withIssuers } from './files-of-flags.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
 import { filesOfSigners, signerChoices } from './signer-places.ts';
+import { unreadSettings } from './unread-settings.ts';
 import { movedPaths, namedDirectories, type NamedFiles, namedFiles, type SettingsHere } from './named-files.ts';
 
 export interface Discovered {
@@ -42,7 +43,7 @@ export async function environmentOfKubeadm(
     given,
     ...(isOpen && { shown: (settings) => shownDirectory('pkiDir', inventory.files, filesIn(settings)) }),
   });
-  const { parameters, lacks, unknown, reads, manifests, settings, without, pkiDir, witnesses } = discovery;
+  const { parameters, lacks, unknown, reads, manifests, broken, settings, without, pkiDir, witnesses } = discovery;
   // An inventory of your own may declare fewer.
   const declared = Object.entries(parameters).filter(
     ([name]) => Object.hasOwn(inventory.parameters, name) || Object.hasOwn(given.parameters ?? {}, name),
@@ -88,7 +89,8 @@ export async function environmentOfKubeadm(
   const withoutLease = Object.keys(manifests).filter(
     (component) => !electsLeader(manifests[component] ?? '', component),
   );
-  const more = { files, named, endpoints, lacks, reads, withoutLease, demanded, unknown };
+  const unread = [...broken, ...unreadSettings(settings)];
+  const more = { files, named, unread, endpoints, lacks, reads, withoutLease, demanded, unknown };
   const found = { parameters: Object.fromEntries(declared), directories, ...more };
   const notes = [...discovery.notes, ...(await unreadCopies(inventory, here, { named, root: machine.root ?? '/' }))];
   return { environment: { ...given, ...found }, notes };

@@ -1,17 +1,17 @@
 // Discovery of a control plane of kubeadm on this machine. Impure: it reads files, and nothing else; what they mean is
 // decided in kubeadm.ts. Never fails because of a file that is missing or broken: only a machine that is no control plane
 // of kubeadm is refused (ConfigInvalid).
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { RecoveryError } from '../../errors.ts';
 import { staticPods } from '../../components.ts';
 import type { Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
 import { hostPathOf } from './component-settings.ts';
-import { readComponents } from './components-here.ts';
+import { type ComponentSources, readComponents } from './components-here.ts';
 import { flagsOf } from './documents.ts';
 import { isOnMachine, type MachineFiles, readerBelow } from './machine-files.ts';
 import type { SettingsHere } from './named-files.ts';
-import { readStaticPods, type StaticPods } from './pod-manifests.ts';
+import { type ManifestPlace, readStaticPods, type StaticPods } from './pod-manifests.ts';
 import { isSignOfControlPlane } from './signs.ts';
 import type { AddressWitnesses } from './address-witnesses.ts';
 import { addressesHere, candidateAddresses, defaultAddress, type Addresses } from './machine-addresses.ts';
@@ -22,6 +22,8 @@ export interface Discovery extends KubeadmFindings {
   readonly reads: FilesRead;
   /** Texts of its static pods, by component. */
   readonly manifests: StaticPods['manifests'];
+  /** Manifests that no pod can be started from, and those beside which another one names other files. */
+  readonly broken: StaticPods['unread'];
   /** From manifests, units, configurations and processes. */
   readonly settings: SettingsHere;
   /** Components that do not run here: it is a machine of etcd alone. */
@@ -62,13 +64,18 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
   const machineFiles = readerBelow(root);
   const { text, unread } = machineFiles;
-  const { manifests, notes: doubled } = await readStaticPods(join(kubernetesDir, 'manifests'), machineFiles);
-  const settings = await readComponents(machineFiles, {
-    manifests,
+  const sources = {
     kubeletConfiguration: join(kubeletDir, 'config.yaml'),
     units: readerBelow(root),
     processes: isOfThisSystem(kubernetesDir) ? readerBelow(root) : undefined,
-  });
+  };
+  const {
+    manifests,
+    files: manifestFiles,
+    unread: broken,
+    notes: doubled,
+  } = await readStaticPods(await manifestPlace(kubernetesDir, sources, root), machineFiles);
+  const settings = await readComponents(machineFiles, { ...sources, manifests, manifestFiles });
   const pkiDir = question.shown?.(settings) ?? directories.pkiDir;
   const others = {
     'controller-manager.conf': await text(join(kubernetesDir, 'controller-manager.conf')),
@@ -104,11 +111,29 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const discovery = decideKubeadm(sight, given);
   const reads = readByAdopted(manifests);
   const without = isControlPlane ? [] : [...staticPods, ...(files.kubeletKubeconfig === undefined ? ['kubelet'] : [])];
-  const own = { reads, manifests, settings, without, pkiDir, witnesses: witnessesIn(files, ownAddresses) };
+  const own = { reads, manifests, broken, settings, without, pkiDir, witnesses: witnessesIn(files, ownAddresses) };
   const doubt = await doubtOfAdopted({ reads, pkiDir, kubernetesDir, files, endpoints: discovery.endpoints, text });
   const found = { ...discovery, ...own, notes: [...unread, ...discovery.notes, ...doubled] };
   if (doubt === undefined) return found;
   return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, doubt] };
+}
+
+/**
+ * The directory or the file that has the static pods of the kubelet, as its settings name it; kubeadm's, where nothing is at that
+ * place. What cannot be read on the way is reported by those who read it again.
+ */
+async function manifestPlace(
+  kubernetesDir: string,
+  sources: Omit<ComponentSources, 'manifests' | 'manifestFiles'>,
+  root: string,
+): Promise<ManifestPlace> {
+  const usual = { directory: join(kubernetesDir, 'manifests') };
+  const files = readerBelow(root);
+  const { kubelet } = await readComponents(files, { ...sources, manifests: {}, manifestFiles: {} });
+  const place = kubelet && hostPathOf(kubelet.values.get('pod-manifest-path')?.at(-1), kubelet);
+  if (place === undefined || place === join(directoriesOfKubeadm({}).kubernetesDir, 'manifests')) return usual;
+  if ((await files.names(place)).length > 0) return { directory: place };
+  return (await files.text(place)) === undefined ? usual : { directory: dirname(place), only: basename(place) };
 }
 
 interface Adopted extends Pick<Discovery, 'reads' | 'pkiDir' | 'endpoints'> {
@@ -151,7 +176,7 @@ async function textsOf({ directories, manifests, settings, others, text }: Gathe
   const { kubernetesDir, pkiDir, kubeletDir } = directories;
   const conf = (name: string): Promise<string | undefined> => text(join(kubernetesDir, name));
   const told = (flag: string): string | undefined =>
-    hostPathOf(settings['kubelet']?.values.get(flag)?.at(-1), settings['kubelet']?.mounts ?? []);
+    hostPathOf(settings['kubelet']?.values.get(flag)?.at(-1), settings['kubelet'] ?? { mounts: [] });
   const superAdminKubeconfig = await conf('super-admin.conf');
   return {
     apiServerManifest: manifests['kube-apiserver'],

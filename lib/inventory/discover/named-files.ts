@@ -35,7 +35,7 @@ export function namedFiles(
     if (command === undefined) return [];
     if (alone === true && (command.values.get(namedBy.flag) ?? []).length > 1) return [[name, null]];
     // The last value counts (pflag).
-    const path = hostPathOf(command.values.get(namedBy.flag)?.at(-1), command.mounts);
+    const path = hostPathOf(command.values.get(namedBy.flag)?.at(-1), command);
     if (path !== undefined) return [[name, moved(path)]];
     return usual !== undefined && command.isWhole && ownDefault !== true ? [[name, null]] : [];
   });
@@ -64,7 +64,7 @@ export function namedDirectories(
 ): Readonly<Record<string, string>> {
   const named = Object.entries(declared).flatMap(([name, { namedBy }]) => {
     const here = namedBy && settings[namedBy.component];
-    const path = here && hostPathOf(here.values.get(namedBy.flag)?.at(-1), here.mounts);
+    const path = here && hostPathOf(here.values.get(namedBy.flag)?.at(-1), here);
     return path === undefined ? [] : [[name, moved(path)] as const];
   });
   return Object.fromEntries(named);

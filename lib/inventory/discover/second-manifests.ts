@@ -1,6 +1,11 @@
 // Static pods of which the kubelet finds two manifests: a copy that somebody has kept beside the real one is one, too
 // (kubernetes/kubernetes: pkg/kubelet/config/file.go, extractFromDir), and its flags may be the ones that count. Pure.
-import { isMapping, yamlMapping } from '../../yaml.ts';
+import type { ComponentName } from '../../components.ts';
+import { fileFlags } from '../file-flags.ts';
+import { argumentsOf } from './component-arguments.ts';
+import { valuesIn } from './component-settings.ts';
+import { commandLineOf } from './documents.ts';
+import { componentMapping, isMapping } from '../../yaml.ts';
 
 /** One sentence for each such pod. `texts`: all that the kubelet reads, by path. */
 export function secondManifests(texts: ReadonlyMap<string, string>): readonly string[] {
@@ -12,9 +17,30 @@ export function secondManifests(texts: ReadonlyMap<string, string>): readonly st
   return [...filesOfPod].flatMap(([pod, files]) => (files.length > 1 ? [noteOf(pod, files)] : []));
 }
 
+/** The other manifests of the pod of a component by which it would read other files. `texts`: all that the kubelet reads, by path. */
+export function differingManifests(
+  component: ComponentName,
+  own: string,
+  texts: ReadonlyMap<string, string>,
+): readonly string[] {
+  const pod = podIn(texts.get(own) ?? '');
+  const named = filesNamed(component, texts.get(own) ?? '');
+  return [...texts].flatMap(([file, text]) =>
+    file !== own && pod !== undefined && podIn(text) === pod && filesNamed(component, text) !== named ? [file] : [],
+  );
+}
+
+/** Two texts with the same answer name the same files. */
+function filesNamed(component: ComponentName, manifest: string): string {
+  const { words = [], variables, mounts } = commandLineOf(manifest, { component, source: '' }) ?? {};
+  const values = [...valuesIn(argumentsOf(component, words, variables) ?? words)];
+  const known = values.filter(([flag]) => (fileFlags[component][flag]?.holds ?? 'nothing') !== 'nothing');
+  return JSON.stringify([known.toSorted(([one], [other]) => (one < other ? -1 : 1)), mounts]);
+}
+
 /** `namespace/name`. A pod that names no namespace is in the default one. */
 function podIn(manifest: string): string | undefined {
-  const { kind, metadata } = yamlMapping(manifest) ?? {};
+  const { kind, metadata } = componentMapping(manifest) ?? {};
   if (kind !== 'Pod' || !isMapping(metadata) || typeof metadata['name'] !== 'string') return undefined;
   const { namespace } = metadata;
   return `${typeof namespace === 'string' && namespace !== '' ? namespace : 'default'}/${metadata['name']}`;

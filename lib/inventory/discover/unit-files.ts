@@ -8,38 +8,78 @@ export interface ServiceUnit {
   /** Assignments of Environment=, then the files of EnvironmentFile= in their order. */
   readonly environment: ReadonlyMap<string, string>;
   readonly environmentFiles: readonly string[];
+  /** Undefined where it is a home. */
+  readonly workingDirectory: string | undefined;
 }
 
-/** `texts`: the unit, then its drop-ins in the order in which systemd reads them. Undefined where nothing is started. */
-export function serviceUnit(texts: readonly string[]): ServiceUnit | undefined {
+/** `name`: `kubelet.service`. `texts`: the unit, then its drop-ins in the order in which systemd reads them. Undefined where nothing is started. */
+export function serviceUnit(name: string, texts: readonly string[]): ServiceUnit | undefined {
   let command: string | undefined;
   const environment = new Map<string, string>();
   const environmentFiles: string[] = [];
-  for (const { name, value } of texts.flatMap(serviceSettings)) {
+  let workingDirectory: string | undefined = '/';
+  for (const { key, value: written } of texts.flatMap((text) => settingsIn(text, '[Service]'))) {
+    const value = withSpecifiers(written, name);
     // An empty value resets the setting.
-    if (name === 'ExecStart') command = value === '' ? undefined : value.replace(/^[-@:+!|]+/, '');
-    if (name === 'Environment') {
+    if (key === 'ExecStart') command = value === '' ? undefined : value.replace(/^[-@:+!|]+/, '');
+    if (key === 'Environment') {
       if (value === '') environment.clear();
       for (const [variable, text] of shellWords(value).flatMap(assignment)) environment.set(variable, text);
     }
-    if (name === 'EnvironmentFile') {
+    if (key === 'EnvironmentFile') {
       if (value === '') environmentFiles.length = 0;
-      else environmentFiles.push(value.replace(/^-/, ''));
+      else environmentFiles.push(unquoted(value.replace(/^-/, '')));
     }
+    if (key === 'WorkingDirectory') workingDirectory = directoryOf(value);
   }
-  return command === undefined ? undefined : { command, environment, environmentFiles };
+  return command === undefined ? undefined : { command, environment, environmentFiles, workingDirectory };
 }
 
-function serviceSettings(text: string): { readonly name: string; readonly value: string }[] {
+function directoryOf(value: string): string | undefined {
+  const path = value.replace(/^-/, '');
+  if (path === '') return '/';
+  return path.startsWith('/') && !path.includes('%') ? path : undefined;
+}
+
+/** Specifiers whose values are the same in every service of the system (systemd.unit(5), "Specifiers"); others stay. */
+function withSpecifiers(text: string, unit: string): string {
+  const whole = unit.replace(/\.[^.]*$/, '');
+  const [prefix = '', instance = ''] = whole.split('@');
+  const known: Readonly<Record<string, string>> = { ...fixedSpecifiers, n: unit, N: whole, p: prefix, i: instance };
+  return text.replaceAll(/%([%A-Za-z])/g, (found, letter: string) => known[letter] ?? found);
+}
+
+const fixedSpecifiers = {
+  '%': '%',
+  C: '/var/cache',
+  E: '/etc',
+  L: '/var/log',
+  S: '/var/lib',
+  t: '/run',
+  T: '/tmp',
+  V: '/var/tmp',
+};
+
+/** Units that a unit starts with itself. */
+export const unitsNamedBy = (text: string): readonly string[] =>
+  settingsIn(text, '[Unit]').flatMap(({ key, value }) =>
+    /^(Requires|Wants|BindsTo|Upholds)$/.test(key) ? value.split(/\s+/).filter((name) => name !== '') : [],
+  );
+
+function settingsIn(text: string, wanted: string): { readonly key: string; readonly value: string }[] {
   let section = '';
-  const lines = text.replaceAll(/\\\r?\n/g, ' ').split('\n');
+  // Comments may stand between the lines of a setting (systemd.syntax(7)).
+  const lines = text
+    .replaceAll(/^[ \t]*[#;].*\n?/gm, '')
+    .replaceAll(/\\\r?\n/g, ' ')
+    .split('\n');
   return lines.flatMap((raw) => {
     const line = raw.trim();
-    if (line === '' || line.startsWith('#') || line.startsWith(';')) return [];
+    if (line === '') return [];
     if (line.startsWith('[')) section = line;
     const at = line.indexOf('=');
-    if (section !== '[Service]' || at < 1) return [];
-    return [{ name: line.slice(0, at).trim(), value: line.slice(at + 1).trim() }];
+    if (section !== wanted || at < 1) return [];
+    return [{ key: line.slice(0, at).trim(), value: line.slice(at + 1).trim() }];
   });
 }
 
@@ -88,7 +128,9 @@ export function withVariables(command: string, variables: ReadonlyMap<string, st
   return shellWords(command).flatMap((word) => {
     const whole = /^\$(\w+)$/.exec(word)?.[1];
     if (whole !== undefined) return shellWords(variables.get(whole) ?? '');
-    const filled = word.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => variables.get(name) ?? '');
-    return [filled.replaceAll('%%', '%')];
+    const filled = word.replaceAll(/\$\$|\$\{(\w+)\}/g, (found, name: string) =>
+      found === '$$' ? '$' : (variables.get(name) ?? ''),
+    );
+    return [filled];
   });
 }

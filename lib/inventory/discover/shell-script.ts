@@ -1,0 +1,109 @@
+// Commands of a shell script, as far as the start of a component needs them: quotes, variables, parameters ("$@"). Pure.
+// Expansions that cannot be known (`$(...)`, a variable that nothing sets) stay as they are written.
+
+interface ShellInput {
+  /** Of the environment. */
+  readonly variables: ReadonlyMap<string, string>;
+  /** `$0`, `$1` and so on. */
+  readonly parameters: readonly string[];
+}
+
+/** What may stand before a command: it begins a branch that need not be taken, or starts the command itself. */
+const branches: ReadonlySet<string> = new Set(['if', 'then', 'else', 'elif', 'do', 'while', 'until']);
+const prefixes: ReadonlySet<string> = new Set([...branches, 'exec', 'export', '{', '(', '!']);
+
+/** Words of each command of a script, with the assignments before it in them. */
+export function shellCommands(script: string, input: ShellInput): readonly (readonly string[])[] {
+  const variables = new Map(input.variables);
+  const known = { variables, parameters: input.parameters };
+  const commands: (readonly string[])[] = [];
+  let at = 0;
+  let isCertain = true;
+  while (at < script.length) {
+    const { words, end, separator } = nextCommand(script, at, known);
+    const isBranch = !isCertain || branches.has(words[0] ?? '');
+    const first = words.findIndex((word) => !prefixes.has(word));
+    const command = first < 0 ? [] : words.slice(first);
+    const assigned = command.map((word) => /^(\w+)=(.*)$/s.exec(word));
+    if (assigned.every((match) => match !== null)) {
+      for (const [, name = '', value = ''] of assigned)
+        if (isBranch) variables.delete(name);
+        else variables.set(name, value);
+    }
+    if (command.length > 0) commands.push(command);
+    isCertain = separator !== '&&' && separator !== '||';
+    at = end;
+  }
+  return commands;
+}
+
+interface Command {
+  readonly words: readonly string[];
+  /** The place behind its separator. */
+  readonly end: number;
+  readonly separator: string;
+}
+
+/** The command at a place of the script. */
+function nextCommand(script: string, start: number, known: ShellInput): Command {
+  const words: string[] = [];
+  let word: string | undefined;
+  let quote = '';
+  const endWord = (): void => {
+    if (word !== undefined) words.push(word);
+    word = undefined;
+  };
+  for (let at = start; at < script.length; at += 1) {
+    const char = script[at] ?? '';
+    const rest = script.slice(at);
+    const separator = quote === '' ? /^(?:\r?\n|;;?|&&|\|\|?|(?<!>)&(?!>))/.exec(rest)?.[0] : undefined;
+    const isOfRedirection = separator === '&' && script[at - 1] === '>';
+    if (separator !== undefined && !isOfRedirection) {
+      endWord();
+      return { words, end: at + separator.length, separator };
+    }
+    const comment = quote === '' && word === undefined ? /^#[^\n]*/.exec(rest)?.[0] : undefined;
+    const escaped = quote === "'" ? undefined : /^\\(\r?\n|[^])/.exec(rest);
+    const expansion = quote === "'" ? undefined : expansionAt(rest, known);
+    if (comment !== undefined) at += comment.length - 1;
+    else if (escaped) {
+      if (!/\n/.test(escaped[1] ?? '')) word = `${word ?? ''}${escaped[1] ?? ''}`;
+      at += escaped[0].length - 1;
+    } else if (expansion !== undefined) {
+      at += expansion.length - 1;
+      const [first, ...others] =
+        quote === '' && expansion.isSplit ? expansion.texts.flatMap((text) => text.split(/\s+/)) : expansion.texts;
+      if (first !== undefined && (first !== '' || quote !== '')) word = `${word ?? ''}${first}`;
+      else if (expansion.texts.length === 0 && word === '') word = undefined; // "$@" without parameters is no word
+      for (const other of others) {
+        endWord();
+        word = other;
+      }
+    } else if (quote !== '' && char === quote) quote = '';
+    else if (quote === '' && (char === '"' || char === "'")) [quote, word] = [char, word ?? ''];
+    else if (quote === '' && /\s/.test(char)) endWord();
+    else word = `${word ?? ''}${char}`;
+  }
+  endWord();
+  return { words, end: script.length, separator: '' };
+}
+
+interface Expansion {
+  readonly length: number;
+  readonly texts: readonly string[];
+  /** Whether its text is split into words where no quotes are around it. */
+  readonly isSplit: boolean;
+}
+
+/** The expansion that a text begins with; undefined where it begins with none. */
+function expansionAt(text: string, { variables, parameters }: ShellInput): Expansion | undefined {
+  const substitution = /^(?:\$\([^)]*\)|`[^`]*`)/.exec(text)?.[0];
+  if (substitution !== undefined)
+    return { length: substitution.length, texts: [substitution.replaceAll('`', '$')], isSplit: false };
+  const [whole, plain, inBraces, otherwise] = /^\$(?:(\w+|[@*])|\{(\w+|[@*])(?::?-([^}]*))?\})/.exec(text) ?? [];
+  if (whole === undefined) return undefined;
+  const name = plain ?? inBraces ?? '';
+  if (name === '@' || name === '*') return { length: whole.length, texts: parameters.slice(1), isSplit: false };
+  const value = (/^\d+$/.test(name) ? parameters[Number(name)] : variables.get(name)) ?? otherwise;
+  return { length: whole.length, texts: [value ?? whole], isSplit: value !== undefined };
+}
