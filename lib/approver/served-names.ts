@@ -110,7 +110,7 @@ interface Expected {
 }
 
 /** The names of the certificate, where it is the valid one of that node. */
-export function namesOfValid(
+function namesOfValid(
   [leaf, ...intermediates]: readonly Certificate[],
   { node, host, roots, now }: Expected,
 ): readonly string[] | undefined {

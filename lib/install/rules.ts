@@ -99,7 +99,7 @@ export function approverClusterRules({ signers, addresses }: ApproverGrant = cli
 }
 
 /** Machines of this cluster; those of another are read with a credential of that one, which needs the same. */
-export function machineRules(addresses: readonly AddressSettings[]): readonly RbacRule[] {
+function machineRules(addresses: readonly AddressSettings[]): readonly RbacRule[] {
   const groups = addresses.flatMap((source) =>
     source.kind === 'machines' && source.kubeconfig === undefined ? [machineApis[source.api].group] : [],
   );

@@ -25,7 +25,7 @@ interface EmbeddedKubeconfig {
 }
 
 /** A kubeconfig of one user that names no file, as data. */
-export function embeddedKubeconfig(wanted: EmbeddedKubeconfig): object {
+function embeddedKubeconfig(wanted: EmbeddedKubeconfig): object {
   const { cluster, user, server, tlsServerName, ca, certificate, key } = wanted;
   return {
     apiVersion: 'v1',

@@ -125,7 +125,7 @@ interface Known {
 }
 
 /** Why a server with this chain (PEM, leaf first) is not the one of that name, whatever the dates of the anchors. */
-export function peerProblem(chain: string, { name, anchors, now }: Known): string | undefined {
+function peerProblem(chain: string, { name, anchors, now }: Known): string | undefined {
   let presented: readonly Certificate[];
   try {
     presented = parseCertificates(Buffer.from(chain), 'the server');

@@ -44,7 +44,7 @@ export const isRenewedAhead = (artefact: ResolvedArtefact, policy: RenewalPolicy
   artefact.kind === 'target' && artefact.rotatedBy === undefined && thresholdMs({ artefact, policy }) !== undefined;
 
 /** When this node may renew ahead of time: from when on in the window that is open or comes next, and until when. */
-export function timeOfNode({ window, jitter }: RenewAhead, now: Date): { readonly from: Date; readonly until: Date } {
+function timeOfNode({ window, jitter }: RenewAhead, now: Date): { readonly from: Date; readonly until: Date } {
   if (window === undefined) return { from: now, until: now };
   const { from, until } = nextWindow(window, now);
   const begins = laterMs(from, jitter * beginningPart * (until.getTime() - from.getTime()));

@@ -126,7 +126,7 @@ export function formerFiles(
 }
 
 /** Long enough for a person to see that it has failed, and short enough that the administrator's own restart comes first. */
-export const restartAheadMs = 86_400_000;
+const restartAheadMs = 86_400_000;
 
 /**
  * When a restart is worth its interruption: what was loaded ends, and what is there now ends later. Machines beside a service

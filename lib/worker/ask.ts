@@ -151,7 +151,7 @@ function tooLate(cannot: Cannot, name: string, waited: string, last: Answer | 't
 
 type Cannot = (code: RecoveryError['code'], problem: string, cause?: unknown) => RecoveryError;
 
-export const cannotRenew =
+const cannotRenew =
   (node: string): Cannot =>
   (code, problem, cause) =>
     new RecoveryError(code, `Cannot renew the client certificate of node "${node}": ${problem}`, { cause });
