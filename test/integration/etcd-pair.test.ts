@@ -230,7 +230,7 @@ describe('the plan knows the source', () => {
     expect(dry.stderr).not.toContain('pair.brought');
     expect(await readFile(here.client.cert, 'utf8')).toBe(before);
     expect((await here.run(fromSecret())).code).toBe(0);
-    expect((await here.status(fromSecret())).code).toBe(0);
+    expect((await here.machine.status()).code).toBe(0);
   });
 
   it('status says why a source does not help, and that somebody must bring a pair: exit 5', async () => {

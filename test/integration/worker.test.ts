@@ -300,7 +300,7 @@ describe('worker NODE', () => {
     await mkdir(join(etc, 'manifests'));
     await copyFile(cert, join(etc, 'pki/ca.crt'));
     await copyFile(key, join(etc, 'pki/ca.key'));
-    await writeFile(join(etc, 'manifests/kube-apiserver.yaml'), '');
+    await writeFile(join(etc, 'manifests/kube-apiserver.yaml'), 'apiVersion: v1\nkind: Pod\n');
     expect(await byHand('hare', root)).toMatchObject({
       exit: 2,
       err: expect.stringContaining('no Node of that name') as string,
