@@ -299,7 +299,6 @@ describe('discovery of a machine', () => {
     const leaf = await createLeaf(join(root, 'leaf'), ca, identity);
     const both = `${await readFile(leaf.cert, 'utf8')}${await readFile(leaf.key, 'utf8')}`;
     await put('/etc/kubernetes/manifests/kube-apiserver.yaml', apiServer);
-    await put('/etc/kubernetes/manifests/etcd.yaml', etcd);
     await put('/var/lib/kubelet/pki/kubelet-client-current.pem', both);
     expect((await found()).parameters['nodeName']).toEqual(['by-certificate']);
 
@@ -308,6 +307,7 @@ describe('discovery of a machine', () => {
     await put('/etc/kubernetes/kubelet.conf', kubeconfig('https://api:6443', `{ client-certificate-data: ${data} }`));
     expect((await found()).parameters['nodeName']).toEqual(['by-certificate']);
 
+    await put('/etc/kubernetes/manifests/etcd.yaml', etcd);
     await put('/etc/kubernetes/kubelet.conf', 'torn');
     expect((await found()).parameters['nodeName']).toEqual(['from-etcd']);
   });

@@ -179,17 +179,15 @@ function nodeNames({ files, kubelet }: KubeadmSight, etcd: Flags): readonly (str
     kubeconfigOf(kubeletKubeconfig ?? '')?.commonName,
   ].flatMap((name) => (name?.startsWith(nodePrefix) === true ? name.slice(nodePrefix.length) : []));
   const flag = (name: string): string | undefined => kubelet?.get(name)?.at(-1) ?? flagInEnv(kubeletFlags, name);
-  const override = flag('hostname-override');
-  const told = [override, etcd.get('name')];
+  // kubeadm names the member of etcd by its node.
+  const told = [flag('hostname-override'), etcd.get('name')];
   const present = nameOfHost(hostname);
   // A network may have given it another name, or none yet. Cloud providers within the kubelet have names of their own.
   const isSettled = present !== undefined && present === nameOfHost(staticHostname) && !present.startsWith('localhost');
   const isNamedByCloud = !['', 'external'].includes(flag('cloud-provider') ?? '');
-  const settled = isSettled && !isNamedByCloud ? present : undefined;
-  // A member of etcd may have a name of its own: alone it does not say whose the credentials are.
-  const isNamed = override !== undefined || settled !== undefined;
-  const isOfOther = isNamed && identity !== undefined && ![...told, present].includes(identity);
-  return isOfOther ? [...told, settled] : [identity, ...told, present];
+  const witnesses = [...told, isSettled && !isNamedByCloud ? present : undefined].filter((name) => name !== undefined);
+  const isOfOther = witnesses.length > 0 && identity !== undefined && ![...witnesses, present].includes(identity);
+  return isOfOther ? witnesses : [identity, ...told, present];
 }
 
 /** As the kubelet takes it (pkg/util/node, GetHostname). */
