@@ -13,6 +13,7 @@ import {
   authorityKey,
   type Entries,
   entryText,
+  entryTexts,
   requireEntry,
   type Found,
   locationText,
@@ -172,10 +173,12 @@ export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean =>
   kind === 'external' && location.kind === 'secret';
 
 function brokenKeyPair({ privateKey, publicKey, location }: KeyPair, entries: Entries): Broken | undefined {
-  const [privatePlace, publicPlace] = [entryText(location, privateKey), entryText(location, publicKey)];
+  const [privatePlace, publicPlaces] = [entryText(location, privateKey), entryTexts(location, publicKey)];
+  const publicPlace = publicPlaces.join(', ');
   const key = parsePrivateKey(requireEntry(entries, privateKey, location), privatePlace);
   if (publicKeyMatches(requireEntry(entries, publicKey, location), key, publicPlace)) return undefined;
-  return { problem: 'mismatchedPair', message: `${publicPlace} does not hold the public key of ${privatePlace}` };
+  const none = publicPlaces.length === 1 ? `${publicPlace} does not hold` : `none of ${publicPlace} holds`;
+  return { problem: 'mismatchedPair', message: `${none} the public key of ${privatePlace}` };
 }
 
 /** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */
