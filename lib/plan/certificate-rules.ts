@@ -16,7 +16,7 @@ import { certificateOf, certificatesOf, isClosed } from './facts.ts';
 import { precedenceText } from './first-certificate.ts';
 import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
-import { ofOtherNode, ofOthers, signedByOthers } from './others-rules.ts';
+import { ofOtherNode, ofOthers, sharedKeyLost, signedByOthers } from './others-rules.ts';
 import { damagedForGood, endingSigner, notMadeHere, onOtherMachines, signerFromCopies } from './lost-signer-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, unfit } from './trust-rules.ts';
 
@@ -53,7 +53,7 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
   const verdict = decide(at, {
     checks: [stillUnusable, ...looks],
     otherwise: healthy,
-    obstacles: [ofOthers, ...issuerObstacles, namesUnknown, serverUnknown, postponed],
+    obstacles: [ofOthers, sharedKeyLost, ...issuerObstacles, namesUnknown, serverUnknown, postponed],
     renewal: renewed,
   });
   const unknown = at.artefact.namesUnknown;

@@ -7,7 +7,7 @@ import { isFile } from '../inventory/places.ts';
 import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
-import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
+import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches, usableKey } from '../pki/key.ts';
 import {
   absenceOf,
   authorityKey,
@@ -32,7 +32,9 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
   const what = locationText(artefact.location);
   const broken = (why: Broken, certificates: readonly Certificate[] = []): Understood => {
     const members = certificates.map((one) => memberFacts(one, certificates));
-    return { facts: { state: 'broken', version, certificates: members, ...why }, certificates };
+    const shared = artefact.kind === 'target' && artefact.sharesKey === true;
+    const key = shared && { hasSharedKey: hasUsableKey(entries, what) };
+    return { facts: { state: 'broken', version, certificates: members, ...why, ...key }, certificates };
   };
   const unreadable = (message: string, pem: Uint8Array | undefined): Understood =>
     broken({ problem: 'unreadable', message }, pem && wholeCertificates(pem));
@@ -135,6 +137,9 @@ export function othersIn(artefact: ResolvedArtefact): 'skipped' | 'refused' {
   const isKept = artefact.kind === 'signer' || (artefact.kind === 'target' && artefact.template === 'present');
   return isKept ? 'skipped' : 'refused';
 }
+
+const hasUsableKey = ({ [privateKeyKey]: pem }: Entries, what: string): boolean =>
+  pem !== undefined && usableKey(pem, what) !== undefined;
 
 type Broken = Pick<ArtefactFacts & { state: 'broken' }, 'problem' | 'message' | 'isOtherDocument'>;
 
