@@ -8,6 +8,7 @@ import { checkShape } from '../inventory/shape.ts';
 import { namespaceName } from '../inventory/values.ts';
 import { problemsError, suggestion, type Problem } from '../problems.ts';
 import { checkAhead, withLives } from './ahead-settings.ts';
+import { checkOwnDirectories } from './directory-settings.ts';
 import { flagRows } from './flags.ts';
 import { checkAddresses, checkComponents, checkPairs, modesOf, policyOf, sharedKubeconfig } from './mode-settings.ts';
 import { settingsOfEntries } from './entry-settings.ts';
@@ -185,6 +186,7 @@ function readConfig(input: ConfigInput) {
   const inventory = inventoryOfApprover(reading) ?? inventoryOf(reading);
   // A syncer copies what is there: it needs no names.
   const environment = environmentOf(settings, wanted?.includes('regen') !== true);
+  checkOwnDirectories(reading, inventory);
   if (inventory !== undefined) checkParameters(reading, inventory, environment);
   const modes = modesOf(reading, inventory);
   if (!reading.file.unread && wanted !== undefined) idleFlags(reading);
@@ -205,6 +207,7 @@ function readToolConfig(input: ConfigInput) {
   const { settings, problems } = reading;
   const inventory = inventoryOf(reading);
   const environment = environmentOf(settings, false);
+  checkOwnDirectories(reading, inventory);
   if (inventory !== undefined) checkParameters(reading, inventory, environment);
   const kubeconfig = reading.flags.kubeconfig ?? settings.regen.kubeconfig ?? sharedKubeconfig(reading);
   const { destinationDir, components } = settings.syncer;

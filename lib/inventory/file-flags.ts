@@ -3,6 +3,12 @@
 import type { ComponentName } from '../components.ts';
 import type { Target } from './model.ts';
 
+/** The flag that names the public keys of tokens, once for each file. */
+export interface TokenKeys {
+  readonly component: ComponentName;
+  readonly flag: string;
+}
+
 /** The content of a file that a flag names. */
 export type FileRole =
   /** A leaf certificate; its key is in the file that `keyFlag` names, else behind a comma (`CERT,KEY[:names]`). */
@@ -15,8 +21,8 @@ export type FileRole =
   | { readonly holds: 'kubeconfig'; readonly isOptional?: true }
   /** A kubeconfig that leads to a webhook: what it trusts is its administrator's, and it may hold no certificate. */
   | { readonly holds: 'webhook' }
-  /** Keys of service accounts: a new one invalidates every token. */
-  | { readonly holds: 'tokenKey' }
+  /** Keys of service accounts: a new one invalidates every token. One that signs is known by those that `knownBy` names. */
+  | { readonly holds: 'tokenKey'; readonly knownBy?: TokenKeys }
   /** A document whose fields name further files (configurationFields). */
   | { readonly holds: 'configuration' }
   /** The key of a certificate that another flag names. */
@@ -32,6 +38,10 @@ const key = { holds: 'key' } as const;
 const kubeconfig = { holds: 'kubeconfig' } as const;
 const webhook = { holds: 'webhook' } as const;
 const tokenKey = { holds: 'tokenKey' } as const;
+const tokenSigningKey = {
+  ...tokenKey,
+  knownBy: { component: 'kube-apiserver', flag: 'service-account-key-file' },
+} as const;
 const configuration = { holds: 'configuration' } as const;
 const directory = (name: string) => ({ holds: 'directory', pair: name }) as const;
 const pair = (usage: Target['usage'], keyFlag?: string) =>
@@ -90,7 +100,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'encryption-provider-config': nothing,
     'service-account-key-file': tokenKey,
     'service-account-signing-endpoint': nothing,
-    'service-account-signing-key-file': tokenKey,
+    'service-account-signing-key-file': tokenSigningKey,
     'token-auth-file': nothing,
     'tracing-config-file': nothing,
   },
@@ -115,7 +125,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'leader-migration-config': nothing,
     'pv-recycler-pod-template-filepath-hostpath': nothing,
     'pv-recycler-pod-template-filepath-nfs': nothing,
-    'service-account-private-key-file': tokenKey,
+    'service-account-private-key-file': tokenSigningKey,
   },
   'kube-scheduler': {
     ...delegating,

@@ -3,6 +3,7 @@ import type { ComponentName } from '../components.ts';
 import type { FileRole } from './file-flags.ts';
 import type { Artefact, Location } from './model.ts';
 import { filesOf, isFile } from './places.ts';
+import { withKeysOfFlags } from './keys-of-flags.ts';
 import { withSharedFiles } from './shared-files-of-flags.ts';
 
 /** A file of this host that a flag of a component names. */
@@ -13,6 +14,8 @@ export interface FileOfFlag {
   readonly file: string;
   /** The file of the key, for a certificate. */
   readonly keyFile?: string;
+  /** The flag that names the file of the key; undefined where none does, and the component takes the one beside. */
+  readonly keyFlag?: string;
   /** The signer of this inventory whose key has signed the certificate that is there; undefined: none of them. */
   readonly issuer?: string | undefined;
 }
@@ -40,7 +43,8 @@ export function withFlagEntries(declared: readonly Artefact[], named: readonly F
     tokenKeys: new Set(named.flatMap(({ role, file }) => (role.holds === 'tokenKey' ? [file] : []))),
     names: new Set(declared.map(({ name }) => name)),
   };
-  return [...declared, ...added].map((one) => withSharedFiles(withIssuer(one, files), named));
+  const all = [...declared, ...added].map((one) => withSharedFiles(withIssuer(one, files), named));
+  return withKeysOfFlags(all, named, (base) => unusedName(base, names));
 }
 
 /** A bundle in the file of an entry that does not sign for those whom its component meets: what it trusts is seen by itself. */

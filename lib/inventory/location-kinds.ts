@@ -57,7 +57,7 @@ export const fileKinds = {
   keyFiles: {
     word: 'key',
     holds: ['keyPair'],
-    files: { privateKeyFile: 'sa.key', publicKeyFile: 'sa.pub' },
+    files: { privateKeyFile: 'sa.key', publicKeyFile: 'sa.pub', otherPublicKeyFiles: 'sa.pub' },
   },
 } as const satisfies Readonly<Record<string, FileKind>>;
 
@@ -100,9 +100,17 @@ export const locationSchema = z
       .exactOptional()
       .describe('The credentials of the current context of a kubeconfig on this host'),
     keyFiles: z
-      .strictObject({ privateKeyFile: filePath, publicKeyFile: filePath })
+      .strictObject({
+        privateKeyFile: filePath,
+        publicKeyFile: filePath,
+        otherPublicKeyFiles: z
+          .array(filePath)
+          .min(1)
+          .exactOptional()
+          .describe('Further files of public keys, where its own may be in any of them'),
+      })
       .exactOptional()
-      .describe('A key without certificate and its public key as two PEM files on this host: only ever read'),
+      .describe('A key, and its public key or a certificate for it, as PEM files on this host: only ever read'),
   })
   .meta({ oneOf: locationKeys.map((key) => ({ required: [key] })) })
   .describe(`Where the bytes live: exactly one of ${locationKeysText}`);

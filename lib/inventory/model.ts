@@ -103,13 +103,25 @@ export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organization
   /** Why some of these names are not known now, as the end of a sentence. */
   readonly namesUnknown?: string;
 }
+/** `keyWanted`: which key its file must hold by the flags that name it, and what to do, as the end of a sentence. */
+export interface ResolvedSigner extends Signer {
+  readonly keyWanted?: string;
+}
+export interface ResolvedKeyPair extends KeyPair {
+  readonly keyWanted?: string;
+}
 /** `unread`: why the settings in it cannot be followed, and what to do. */
 export interface ResolvedExternal extends External {
   readonly unread?: string;
 }
-export type ResolvedArtefact = Exclude<Artefact, Target | External> | ResolvedTarget | ResolvedExternal;
+export type ResolvedArtefact =
+  | Exclude<Artefact, Signer | Target | KeyPair | External>
+  | ResolvedSigner
+  | ResolvedTarget
+  | ResolvedKeyPair
+  | ResolvedExternal;
 /** An artefact with a certificate and a key of its own. */
-export type IssuedPair = Signer | ResolvedTarget;
+export type IssuedPair = ResolvedSigner | ResolvedTarget;
 
 /** URLs of the API server: for everybody, for the machines of the cluster, on this machine. */
 export interface Endpoints {

@@ -38,14 +38,15 @@ interface PlacedFile {
   readonly entry: string | null;
 }
 
+type Paths = string | readonly string[];
+
 /** Every file that a location takes for itself; the first one names it. */
 export function filesOf(place: DiskLocation): readonly PlacedFile[] {
   const fields = Object.entries<string | null>(fileKinds[place.kind].files);
-  const values: Readonly<Partial<Record<string, string>>> = { ...place };
+  const values: Readonly<Partial<Record<string, Paths>>> = { ...place };
   return fields.flatMap(([field, entry]) => {
-    const file = values[field];
     const path = ['location', place.kind, ...(fields.length === 1 ? [] : [field])];
-    return file === undefined ? [] : [{ path, field, file, entry }];
+    return [values[field] ?? []].flat().map((file) => ({ path, field, file, entry }));
   });
 }
 
@@ -69,7 +70,12 @@ export function directoryOf(file: string): string | undefined {
 /** The same place with every path changed. */
 export function withFiles(place: Location, change: (file: string) => string): Location {
   if (!isFile(place)) return place;
-  const files = filesOf(place).map(({ field, file }) => [field, change(file)]);
+  const values: Readonly<Partial<Record<string, Paths>>> = { ...place };
+  const files = Object.keys(fileKinds[place.kind].files).flatMap((field) => {
+    const paths = values[field];
+    if (paths === undefined) return [];
+    return [[field, typeof paths === 'string' ? change(paths) : paths.map(change)]];
+  });
   return { ...place, ...Object.fromEntries(files) };
 }
 

@@ -38,8 +38,14 @@ const text = (pattern: RegExp, error: string) => z.string({ error }).regex(patte
 
 export const objectName = text(dnsSubdomain, objectNameWanted);
 export const namespaceName = text(dnsLabel, 'a namespace (lower case letters, digits and "-", at most 63 characters)');
-export const directoryPath = text(directoryPattern, 'an absolute path without ".."');
-export const filePath = text(filePattern, fileWanted);
+/**
+ * A line break makes two lines of a unit of systemd and of a message. Bytes that are not UTF-8 are replaced where a file or a command
+ * line is read (U+FFFD), and the path then names another file.
+ */
+const isPrintable = (path: string): boolean => !/[\p{Cc}\u2028\u2029\uFFFD]/u.test(path);
+const printable = { error: 'a path in UTF-8 without line breaks and other control characters' };
+export const directoryPath = text(directoryPattern, 'an absolute path without ".."').refine(isPrintable, printable);
+export const filePath = text(filePattern, fileWanted).refine(isPrintable, printable);
 export const someText = text(/\S/, 'text');
 export const entryKey = text(
   /^(?!\.{1,2}$)[-._A-Za-z0-9]{1,253}$/,

@@ -16,7 +16,7 @@ import { chainOf } from '../pki/signer-certificate.ts';
 import { type LeafTemplate, signLeaf, signTemplate, templateOf } from '../pki/sign.ts';
 import { encodePem, type PemBlock, readPem, unlessInvalid } from '../pki/pem.ts';
 import { signatureMatches } from '../pki/verify.ts';
-import { type Entries, locationText, type Material } from '../store/store.ts';
+import { type Entries, locationText, type Material, requireEntry } from '../store/store.ts';
 import { type Authority, formerOf, type Ingredients, type Issued } from './ingredients.ts';
 import { annotationsOf } from './metadata.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -166,19 +166,13 @@ export async function issueRenewal(
   return { ...issued, entries };
 }
 
-/** The key that is there, with its bytes. Throws SignFailed where it cannot be read: a new one would break what else has it. */
+/** The key that is there, with its bytes; the plan renews nothing without it. Throws MaterialInvalid. */
 function sharedKey(
   { location }: ResolvedTarget,
   material: Material | undefined,
 ): { key: PrivateKey; entries: Entries } {
-  const pem = material?.entries[privateKeyKey];
-  const key = pem && unlessInvalid(() => parsePrivateKey(pem, locationText(location)));
-  if (key !== undefined && pem !== undefined) return { key: new PrivateKey(key), entries: { [privateKeyKey]: pem } };
-  throw new RecoveryError(
-    'SignFailed',
-    `Cannot renew ${locationText(location)}: flags name its key for another certificate as well, and there is none; ` +
-      'bring the key back, or give each certificate a key of its own',
-  );
+  const pem = requireEntry(material?.entries ?? {}, privateKeyKey, location);
+  return { key: new PrivateKey(parsePrivateKey(pem, locationText(location))), entries: { [privateKeyKey]: pem } };
 }
 
 /** Of the names that the machine demands, one that a name of the former certificate covers is not added. */

@@ -120,14 +120,18 @@ export function pairMatches(certificate: Certified, keyPem: Uint8Array, what: st
 }
 
 /**
- * Whether `pem`, a file of public keys as --service-account-key-file takes it (public keys, certificates), holds the
- * public half of `key`. Throws MaterialInvalid.
+ * Whether `pem`, a file of public keys as --service-account-key-file takes it (public keys, certificates, private keys),
+ * holds the public half of `key`. Blocks of other kinds may stand beside them (client-go util/keyutil:
+ * ParsePublicKeysPEM). Throws MaterialInvalid.
  */
 export function publicKeyMatches(pem: Uint8Array, key: KeyObject, what: string): boolean {
   const subject = `public keys of ${what}`;
   const refuse = unreadable(subject);
   const wanted = createPublicKey(key);
-  const keys = readPem(pem, subject).map(({ label, der, line }) => {
+  const blocks = readPem(pem, subject);
+  const keys = blocks.flatMap((block) => {
+    const { label, der, line } = block;
+    if (labels.has(label)) return createPublicKey(keyOf(block, refuse));
     try {
       if (label === 'PUBLIC KEY') return createPublicKey({ key: der, format: 'der', type: 'spki' });
       if (label === 'RSA PUBLIC KEY') return createPublicKey({ key: der, format: 'der', type: 'pkcs1' });
@@ -135,8 +139,13 @@ export function publicKeyMatches(pem: Uint8Array, key: KeyObject, what: string):
     } catch (err) {
       throw refuse(`the block at line ${line} is not a key (${errorText(err)})`);
     }
-    throw refuse(`block "${label}" (line ${line}), wanted "PUBLIC KEY"`);
+    return [];
   });
+  const [first] = blocks;
+  if (keys.length === 0)
+    throw refuse(
+      `${first === undefined ? 'there is none' : `block "${first.label}" (line ${first.line})`}, wanted "PUBLIC KEY"`,
+    );
   return keys.some((candidate) => candidate.equals(wanted));
 }
 

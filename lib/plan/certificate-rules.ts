@@ -1,7 +1,7 @@
 // When a pair (a signer or a leaf certificate with its key) is renewed, and what stands in the way of that. Pure.
 // Two policies: OnlyWhenExpired touches what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of
 // time (refresh-rules.ts).
-import type { ResolvedArtefact, ResolvedTarget, Signer } from '../inventory/model.ts';
+import type { ResolvedArtefact, ResolvedSigner, ResolvedTarget } from '../inventory/model.ts';
 import { bundlesAbove, madeOf } from '../inventory/order.ts';
 import { isFile, isMadeHere } from '../inventory/places.ts';
 import { uncoveredHostnames } from '../pki/names.ts';
@@ -16,7 +16,7 @@ import { certificateOf, certificatesOf, isClosed } from './facts.ts';
 import { precedenceText } from './first-certificate.ts';
 import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
-import { ofOtherNode, ofOthers, signedByOthers } from './others-rules.ts';
+import { ofOtherNode, ofOthers, sharedKeyLost, signedByOthers } from './others-rules.ts';
 import { damagedForGood, endingSigner, notMadeHere, onOtherMachines, signerFromCopies } from './lost-signer-rules.ts';
 import { authorityDiffers, holds, isKeyElsewhere, notTrusted, unfit } from './trust-rules.ts';
 
@@ -28,7 +28,7 @@ export const certificateIs = (
     return certificate && check(at, certificate);
   });
 
-export function judgeSigner(at: Case<Signer>): Verdict {
+export function judgeSigner(at: Case<ResolvedSigner>): Verdict {
   return decide(at, {
     checks: [keyElsewhere, stillUnusable, ...certificateIs(notYetValid, expired, notTrusted, undated, refreshDue)],
     otherwise: healthy,
@@ -53,7 +53,7 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
   const verdict = decide(at, {
     checks: [stillUnusable, ...looks],
     otherwise: healthy,
-    obstacles: [ofOthers, ...issuerObstacles, namesUnknown, serverUnknown, postponed],
+    obstacles: [ofOthers, sharedKeyLost, ...issuerObstacles, namesUnknown, serverUnknown, postponed],
     renewal: renewed,
   });
   const unknown = at.artefact.namesUnknown;
@@ -83,6 +83,8 @@ function keyElsewhere(at: PairCase): Verdict | undefined {
   const [certificate] = certificatesOf(fact);
   if (fact.state !== 'broken' || !isClosed(fact) || !isFile(artefact.location)) return undefined;
   if (certificate === undefined || now >= certificate.notAfter) return undefined;
+  if (artefact.kind === 'signer' && artefact.keyWanted !== undefined)
+    return bring('NotOurs', `${fact.message}; ${artefact.keyWanted}`, laterMs(now, lookAgainMs));
   const isEnding = policy.ahead !== undefined && now >= refreshAt(at, certificate);
   if (isEnding) return endingSigner(`valid until ${certificate.notAfter.toISOString()}`, certificate.notAfter);
   return keep('NotOurs', `valid, but ${fact.message}: what it signs cannot be renewed here`, certificate.notAfter);

@@ -23,6 +23,8 @@ export type ArtefactFacts =
       readonly isOtherDocument?: true | undefined;
       readonly version: string;
       readonly message: string;
+      /** Of a target that shares its key: whether that can be read all the same. */
+      readonly hasSharedKey?: boolean;
       /** Where they can be read all the same. */
       readonly certificates?: readonly CertificateFacts[];
       /** Of a kubeconfig: neither it nor a backup can be gone by, so a new one must name its server. */

@@ -1,6 +1,6 @@
 // A CA that is lost, damaged or about to end where it may not be made anew: it is put back from its copies, else a person
 // brings it. Pure.
-import type { Signer } from '../inventory/model.ts';
+import type { ResolvedSigner, Signer } from '../inventory/model.ts';
 import { isFile, isMadeHere } from '../inventory/places.ts';
 import { blocked, bring, type Case, type Faulty, keep, laterMs, lookAgainMs, renew, type Verdict } from './decision.ts';
 import { type Doubt, isValid } from './facts.ts';
@@ -63,10 +63,11 @@ export function endingSigner(message: string, until: Date): Verdict {
 
 export function notMadeHere({
   artefact,
+  fact,
   policy,
   now,
   fault: { reason, message },
-}: Faulty<Case<Signer>>): Verdict | undefined {
+}: Faulty<Case<ResolvedSigner>>): Verdict | undefined {
   if (isMadeHere(artefact)) return undefined;
   const later = laterMs(now, lookAgainMs);
   if (reason === 'RefreshDue' && policy.ahead !== undefined && isFile(artefact.location))
@@ -76,5 +77,6 @@ export function notMadeHere({
   if (reason === 'NotYetValid')
     return blocked('NotOurs', `${message}; it is not made here: see that the clock is right`, later);
   const told = `${message}; bring a new one by hand, it is not made here: other machines may have the same one`;
-  return bring('NotOurs', told, later);
+  const key = fact.state === 'broken' && artefact.keyWanted !== undefined ? `; ${artefact.keyWanted}` : '';
+  return bring('NotOurs', `${told}${key}`, later);
 }

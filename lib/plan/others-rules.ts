@@ -82,6 +82,16 @@ export function ofOthers(at: Faulty<Case<ResolvedTarget>>): Verdict | undefined 
   return (fault.reason === 'RefreshDue' ? keep : bring)('SignerExternal', told, laterMs(now, lookAgainMs));
 }
 
+/** A renewal keeps a key that flags name for another certificate, too: a new one would break that. */
+export function sharedKeyLost({ artefact, fact, now, fault }: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
+  const isLost = fact.state === 'absent' || (fact.state === 'broken' && fact.hasSharedKey === false);
+  if (artefact.sharesKey !== true || !isLost) return undefined;
+  const told =
+    `${fault.message}; flags name its key for another certificate or in another file as well, so no other one is made: bring the ` +
+    `key back to ${locationText(artefact.location)}, or give each certificate a key of its own`;
+  return bring(fault.reason, told, laterMs(now, lookAgainMs));
+}
+
 /** A certificate of another CA, such as the one that signs for kubelets: it stays as long as it is valid. */
 export function signedByOthers(at: PairCase, certificate: CertificateFacts): Verdict | undefined {
   if (!isSignedByOthers(at, certificate)) return undefined;

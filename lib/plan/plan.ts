@@ -4,7 +4,7 @@
 // Artefacts are judged in the order signer, bundle, target. Each judgement sees what the earlier ones will have left
 // behind (`Expected`), so that one plan holds a whole recovery: an expired signer, the bundle that must hold its
 // successor, and the targets that the successor signs.
-import type { External, KeyPair, Opaque } from '../inventory/model.ts';
+import type { External, Opaque, ResolvedKeyPair } from '../inventory/model.ts';
 import { judgeBundle, judgeComposedBundle } from './bundle-rules.ts';
 import { judgeSigner, judgeTarget, superseded } from './certificate-rules.ts';
 import { judgeClock } from './clock-rules.ts';
@@ -118,12 +118,15 @@ function judge(at: Case): Verdict {
 }
 
 /** What is never made here is only reported. */
-function judgeForeign({ kind, published, location }: KeyPair | Opaque, fact: ArtefactFacts, now: Date): Verdict {
+function judgeForeign(artefact: ResolvedKeyPair | Opaque, fact: ArtefactFacts, now: Date): Verdict {
+  const { kind, published, location } = artefact;
   // A key has no end, and who brings a file is seen by the next run.
   const recheckAt = laterMs(now, isFile(location) ? longestMs : idleMs);
   if (fact.state === 'present') return keep('Healthy', 'present', recheckAt);
   if (fact.state === 'absent' && published === 'optional') return keep('Healthy', 'absent, as it may be', recheckAt);
   const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${'message' in fact ? fact.message : ''}`;
+  if (kind === 'keyPair' && artefact.keyWanted !== undefined)
+    return bring('NotOurs', `${state}; ${artefact.keyWanted}`, recheckAt);
   if (isFile(location)) {
     const wanted = 'copy it from another control plane of the cluster, or from a backup';
     return bring('NotOurs', `${state}; a new key would make every token invalid: ${wanted}`, recheckAt);

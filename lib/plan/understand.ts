@@ -7,12 +7,13 @@ import { isFile } from '../inventory/places.ts';
 import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
-import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches } from '../pki/key.ts';
+import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches, usableKey } from '../pki/key.ts';
 import {
   absenceOf,
   authorityKey,
   type Entries,
   entryText,
+  entryTexts,
   requireEntry,
   type Found,
   locationText,
@@ -31,7 +32,9 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
   const what = locationText(artefact.location);
   const broken = (why: Broken, certificates: readonly Certificate[] = []): Understood => {
     const members = certificates.map((one) => memberFacts(one, certificates));
-    return { facts: { state: 'broken', version, certificates: members, ...why }, certificates };
+    const shared = artefact.kind === 'target' && artefact.sharesKey === true;
+    const key = shared && { hasSharedKey: hasUsableKey(entries, what) };
+    return { facts: { state: 'broken', version, certificates: members, ...why, ...key }, certificates };
   };
   const unreadable = (message: string, pem: Uint8Array | undefined): Understood =>
     broken({ problem: 'unreadable', message }, pem && wholeCertificates(pem));
@@ -135,6 +138,9 @@ export function othersIn(artefact: ResolvedArtefact): 'skipped' | 'refused' {
   return isKept ? 'skipped' : 'refused';
 }
 
+const hasUsableKey = ({ [privateKeyKey]: pem }: Entries, what: string): boolean =>
+  pem !== undefined && usableKey(pem, what) !== undefined;
+
 type Broken = Pick<ArtefactFacts & { state: 'broken' }, 'problem' | 'message' | 'isOtherDocument'>;
 
 /** Why a pair cannot be used although its certificate parses. Throws MaterialInvalid for a broken key. */
@@ -172,10 +178,12 @@ export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean =>
   kind === 'external' && location.kind === 'secret';
 
 function brokenKeyPair({ privateKey, publicKey, location }: KeyPair, entries: Entries): Broken | undefined {
-  const [privatePlace, publicPlace] = [entryText(location, privateKey), entryText(location, publicKey)];
+  const [privatePlace, publicPlaces] = [entryText(location, privateKey), entryTexts(location, publicKey)];
+  const publicPlace = publicPlaces.join(', ');
   const key = parsePrivateKey(requireEntry(entries, privateKey, location), privatePlace);
   if (publicKeyMatches(requireEntry(entries, publicKey, location), key, publicPlace)) return undefined;
-  return { problem: 'mismatchedPair', message: `${publicPlace} does not hold the public key of ${privatePlace}` };
+  const none = publicPlaces.length === 1 ? `${publicPlace} does not hold` : `none of ${publicPlace} holds`;
+  return { problem: 'mismatchedPair', message: `${none} the public key of ${privatePlace}` };
 }
 
 /** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */

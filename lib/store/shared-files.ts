@@ -6,6 +6,7 @@ import { basename } from 'node:path';
 import type { Disk } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Artefact, DiskLocation } from '../inventory/model.ts';
+import { fileKinds } from '../inventory/location-kinds.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
 import type { Placement } from './disk-replace.ts';
 import { locationText } from './store.ts';
@@ -34,6 +35,10 @@ export async function refuseOneFile(
   throw new RecoveryError('WriteFailed', message);
 }
 
+/** The certificate by which the key of a key pair is known may be that of who writes it, and its key may not. */
+const isCertificateOf = ({ entry, file }: { entry: string | null; file: string }, paths: readonly string[]): boolean =>
+  entry !== fileKinds.keyFiles.files.privateKeyFile && paths.includes(file);
+
 /** Throws WriteFailed where a file that is to be written belongs to another artefact. */
 export async function refuseFilesOfOthers(
   disk: Disk,
@@ -55,10 +60,13 @@ export async function refuseFilesOfOthers(
     }
   }
   // Where a link cannot be followed nothing that is written here leads there either.
-  const realFiles = ({ location: place }: Pick<Owner, 'location'>): Promise<string[]> =>
-    Promise.all((isFile(place) ? filesOf(place) : []).map(({ file }) => realFile(disk, file)));
-  const own = await realFiles({ location });
   const paths = filesOf(location).map(({ file }) => file);
+  const realFiles = ({ kind, location: place }: Pick<Owner, 'location'> & Partial<Owner>): Promise<string[]> => {
+    const files = isFile(place) ? filesOf(place) : [];
+    const theirs = kind === 'keyPair' ? files.filter((one) => !isCertificateOf(one, paths)) : files;
+    return Promise.all(theirs.map(({ file }) => realFile(disk, file)));
+  };
+  const own = await realFiles({ location });
   const isSigner = owners.find((owner) => locationText(owner.location) === what)?.kind === 'signer';
   for (const owner of owners) {
     if (!isFile(owner.location) || locationText(owner.location) === what) continue;

@@ -19,11 +19,14 @@ export function requireEntry(entries: Entries, key: string, location: Location):
   throw new RecoveryError('MaterialInvalid', `Cannot use ${locationText(location)}: ${absenceOf(location, key)}`);
 }
 
-/** Where an entry is kept, for a message. */
-export function entryText(location: Location, key: string): string {
-  const own = isFile(location) ? filesOf(location).find(({ entry }) => entry === key) : undefined;
-  return own === undefined ? `${locationText(location)} ${key}` : `"${own.file}"`;
+/** Every place where an entry is kept, for a message. */
+export function entryTexts(location: Location, key: string): readonly string[] {
+  const own = isFile(location) ? filesOf(location).filter(({ entry }) => entry === key) : [];
+  return own.length === 0 ? [`${locationText(location)} ${key}`] : own.map(({ file }) => `"${file}"`);
 }
+
+/** The first of them. */
+export const entryText = (location: Location, key: string): string => entryTexts(location, key)[0] ?? '';
 
 /** The absence of one entry, in the words of its place: an object has entries, a file is there or is not. */
 export function absenceOf(location: Location, key: string): string {

@@ -155,11 +155,40 @@ describe('when something is renewed ahead of time', () => {
   });
 });
 
+describe('a setting of regen without which a repair does nothing that was not asked for', () => {
+  it.each([
+    ['an unknown key', 'lives: { apiserver: { validity: 90d } }', 'lives'],
+    ['an unknown key with a space', '"my key": 1', '["my key"]'],
+    ['a misspelt one', 'sorces: {}', 'sorces'],
+    ['a restart', 'restart: maybe', 'restart'],
+  ])('%s is left out by a run, and the rest stays', (_, text, key) => {
+    const whole = `regen: { ${text}, backupDir: /backups, renewBefore: 30d }\n`;
+    expect(refusal(() => parseConfig(input(whole)))).toContain(`regen${key.startsWith('[') ? '' : '.'}${key}: `);
+    expect(refusal(() => parseRunConfig(input(whole, { dryRun: true })))).toContain('1 problem');
+    const read = parseRunConfig(input(whole));
+    expect(read.leftOut).toHaveLength(1);
+    const { backupDir, restart, policy } = regenOf(read);
+    expect([backupDir, restart, policy.ahead?.beforeMs]).toEqual(['/backups', false, 30 * day]);
+  });
+
+  it('a key that may be meant for a renewal ahead of time: nothing is, until it is right', () => {
+    const read = parseRunConfig(input('regen: { renewBefor: 30d, window: "02:00-05:00" }\n'));
+    expect(read.leftOut.map(({ path }) => path)).toContain('regen.renewBefor');
+    expect(regenOf(read).policy.ahead).toBeUndefined();
+  });
+});
+
 describe('what concerns more than one entry is refused by a run, too', () => {
   it.each([
     ['a directory', 'regen: { backupDir: here }'],
     ['a name of the host', 'parameters: { nodeName: ["a b"] }'],
-    ['an unknown key', 'regen: { sorces: {} }'],
+    ['accepted CAs', 'regen: { acceptCa: ["SHA256:12"] }'],
+    ['what becomes of a CA', 'regen: { caRenewal: report }'],
+    ['a key that may be meant for a directory', 'regen: { backupdir: /backups }'],
+    ['a part of such a key', 'regen: { backup: /backups }'],
+    ['more than such a key', 'regen: { backupDirectory: /backups }'],
+    ['a key that may be meant for accepted CAs', 'regen: { acceptCas: [] }'],
+    ['an unknown key elsewhere', 'lifes: {}'],
     ['what is wrong beside an entry', 'regen: { sources: { apiserver: {} }, locations: some }'],
   ])('%s', (_, text) => {
     expect(refusal(() => parseRunConfig(input(text)))).toContain('Cannot use the configuration');

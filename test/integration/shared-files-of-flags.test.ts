@@ -1,7 +1,7 @@
 // Machines that the real kubeadm made, whose flags name one file for several purposes: what is renewed belongs together
 // afterwards, for each reader.
 import { X509Certificate } from 'node:crypto';
-import { copyFile, readFile, writeFile } from 'node:fs/promises';
+import { copyFile, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
@@ -97,10 +97,12 @@ describe('a run where flags of one machine name', { concurrent: false }, () => {
     expect(code, stderr).toBe(0);
     await expectPair(cert, key);
     await expectPair(client, key);
-    await writeFile(key, 'lost\n');
-    const lost = await machine.regen();
-    expect(lost.code).not.toBe(0);
-    expect(await readFile(key, 'utf8')).toBe('lost\n');
+    await rm(key);
+    for (const { code: reported, stdout, stderr: said } of [await machine.status(), await machine.regen()]) {
+      expect(reported, said).toBe(5);
+      expect(`${stdout}${said}`).toContain('flags name its key for another certificate');
+    }
+    await expect(readFile(key)).rejects.toThrow('ENOENT');
   });
 
   it('one file for a certificate and its key: both are renewed in it', async () => {

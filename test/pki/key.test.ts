@@ -195,7 +195,15 @@ describe('keyMatches(), publicKeyMatches()', () => {
     const file = Buffer.from(certificate.pem + spki.slice(spki.indexOf('-----BEGIN')));
     expect([own, other].map(({ key }) => publicKeyMatches(file, key, 'test'))).toEqual([true, true]);
     expect(publicKeyMatches(Buffer.from(certificate.pem), own.key, 'test')).toBe(false);
-    expect(() => publicKeyMatches(Buffer.from(own.pem), own.key, 'test')).toThrow(/wanted "PUBLIC KEY"/);
+  });
+
+  test('a private key stands for its public key, and other blocks count for nothing', async () => {
+    const [own, other] = await Promise.all([generateKey(rsa), generateKey(p256)]);
+    const list = encodePem({ label: 'X509 CRL', der: Buffer.from('list') });
+    const file = Buffer.from(list + own.pem);
+    expect([own, other].map(({ key }) => publicKeyMatches(file, key, 'test'))).toEqual([true, false]);
+    expect(() => publicKeyMatches(Buffer.from(list), own.key, 'test')).toThrow(/wanted "PUBLIC KEY"/);
+    expect(() => publicKeyMatches(Buffer.from('hello'), own.key, 'test')).toThrow('there is none');
   });
 });
 

@@ -17,12 +17,13 @@ export function filesOfFlags(settings: SettingsHere, moved: (path: string) => st
     const here = settings[component];
     if (here === undefined) return [];
     return Object.entries(fileFlags[component]).flatMap(([flag, role]) =>
-      placesOf(flag, role, here).map(({ file, keyFile }): FileOfFlag => ({
+      placesOf(flag, role, here).map(({ file, keyFile, keyFlag }): FileOfFlag => ({
         component,
         flag,
         role,
         file: moved(file),
         ...(keyFile !== undefined && { keyFile: moved(keyFile) }),
+        ...(keyFlag !== undefined && { keyFlag }),
       })),
     );
   });
@@ -31,15 +32,19 @@ export function filesOfFlags(settings: SettingsHere, moved: (path: string) => st
 interface NamedPlace {
   readonly file: string;
   readonly keyFile?: string;
+  readonly keyFlag?: string;
 }
 
 function placesOf(flag: string, role: FileRole, settings: ComponentSettings): readonly NamedPlace[] {
   const { values } = settings;
   const all = values.get(flag) ?? [];
   const at = (path: string | undefined): string | undefined => hostPathOf(path, settings);
+  const keyFlag = 'keyFlag' in role && role.keyFlag !== undefined ? role.keyFlag : flag;
   const pair = (certificate: string | undefined, key: string | undefined): readonly NamedPlace[] => {
     const file = at(certificate);
-    return file === undefined ? [] : [{ file, keyFile: at(key) ?? keyBeside(file) }];
+    const keyFile = at(key);
+    if (file === undefined) return [];
+    return [keyFile === undefined ? { file, keyFile: keyBeside(file) } : { file, keyFile, keyFlag }];
   };
   // The last value counts, but of flags that make a list (pflag).
   const last = all.at(-1);
@@ -64,7 +69,9 @@ function placesOf(flag: string, role: FileRole, settings: ComponentSettings): re
       return file === undefined ? [] : [{ file }];
     }
     case 'tokenKey':
-      return all.flatMap((path) => at(path) ?? []).map((file) => ({ file }));
+      return (role.knownBy === undefined ? all : all.slice(-1))
+        .flatMap((path) => at(path) ?? [])
+        .map((file) => ({ file }));
     case 'configuration':
     case 'key':
     case 'nothing':
