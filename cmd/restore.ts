@@ -13,7 +13,7 @@ import { createDiskStore } from '../lib/store/disk-store.ts';
 import {
   type Generation,
   listGenerations,
-  presentEnd,
+  readPresentEnd,
   restoreGeneration,
   type RestoreOptions,
 } from '../lib/store/restore.ts';
@@ -51,12 +51,9 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   if (wanted.problem !== undefined)
     throw new RecoveryError('MaterialInvalid', `Cannot restore: ${problemText(wanted).message}`);
   if (wanted.unusable !== undefined) tell(asItWasWarning(wanted));
-  const now = systemClock.now();
-  const disk = createDiskStore(options);
-  const there = presentEnd(wanted.location, await disk.read(wanted.location, io.signal).catch(() => undefined));
-  if (!force) requireNoneLost(wanted, { there, kept, now });
-  if (isExpired(wanted, now)) tell(expiredWarning(wanted));
+  const allow = (): Promise<void> => requireAllowed(wanted, { options, kept, force, tell, signal: io.signal });
   if (dryRun) {
+    await allow();
     io.stdout.write(`Would restore ${name} of ${keptText(wanted)} (generation ${wanted.generation})\n`);
     return exitCodes.done;
   }
@@ -68,6 +65,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
     signal: io.signal,
   });
   try {
+    await allow(); // under the lock: no other run of ours may renew between the judgement and the write
     const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed: tell });
     const asItWas = wanted.unusable !== undefined;
     const marking = { resolved, markers, options: { ...options, asItWas }, signal: io.signal };
@@ -77,6 +75,20 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   } finally {
     await lock.release();
   }
+}
+
+interface Allowance extends Pick<Told, 'tell'> {
+  readonly options: RestoreOptions;
+  readonly kept: readonly Generation[];
+  readonly force: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** Judges what is there now against what would take its place. Throws MaterialInvalid, and ReadFailed where that is unknown. */
+async function requireAllowed(wanted: Generation, { options, kept, force, tell, signal }: Allowance): Promise<void> {
+  const now = systemClock.now();
+  if (!force) requireNoneLost(wanted, { there: await readPresentEnd(wanted.location, options, signal), kept, now });
+  if (isExpired(wanted, now)) tell(expiredWarning(wanted));
 }
 
 interface Told extends Pick<Io, 'stdout'> {

@@ -55,7 +55,7 @@ export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoi
       if (bytes === undefined) return [];
       const files = referencesOf(location, bytes, view).flatMap(({ role, file: at, foreign }) => {
         const content = kept.get(role);
-        return content === undefined || foreign === true ? [] : [credentialChange(at, content)];
+        return content === undefined || foreign === true ? [] : [credentialChange(at, content, role !== 'client.crt')];
       });
       return [...files, documentChange(file, bytes)];
     },
@@ -282,8 +282,9 @@ function fileChanges(next: Entries, parts: readonly Part[], at: { certificate: S
   );
 }
 
-function credentialChange(file: string, bytes: Uint8Array): Change {
-  const secret = holdsKey(bytes);
+/** `isForKey`: a torn key holds none that parses, and is as secret. */
+function credentialChange(file: string, bytes: Uint8Array, isForKey = false): Change {
+  const secret = isForKey || holdsKey(bytes);
   return { file, bytes, mode: secret ? 0o600 : 0o644, secret, dated: secret && holdsCertificate(bytes) };
 }
 

@@ -10,6 +10,7 @@ import { ownFirst } from '../pki/signer-certificate.ts';
 import {
   artefactAt,
   certificateEntry,
+  createDiskStore,
   type DiskArtefact,
   type DiskStoreOptions,
   keptParts,
@@ -18,7 +19,7 @@ import {
 } from './disk-store.ts';
 import type { Change, Layout } from './disk-layout.ts';
 import type { BackupDirectory, Files } from './backup-directory.ts';
-import { type Entries, locationText, type Material, verifyMaterial } from './store.ts';
+import { type Entries, locationText, verifyMaterial } from './store.ts';
 import { isFile, isFileOfItsOwn } from '../inventory/places.ts';
 import { caBundleKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -39,7 +40,7 @@ export interface Generation {
 
 export interface RestoreOptions extends Pick<
   DiskStoreOptions,
-  'disk' | 'endpoints' | 'now' | 'onBackupFailed' | 'onAttributesLost'
+  'disk' | 'endpoints' | 'now' | 'owners' | 'onBackupFailed' | 'onAttributesLost'
 > {
   readonly backupDir: string;
   /** Puts back what no reader can use, too. */
@@ -153,11 +154,21 @@ function judged(artefact: DiskArtefact, files: Files): Pick<Generation, 'notAfte
   return { notAfter: endOf(entries, location), unusable: verified.problem };
 }
 
-/** When what lies there now ends; undefined where there is nothing that can be used. */
-export function presentEnd(location: DiskLocation, found: Material | undefined): Date | undefined {
-  if (found === undefined || valueOrProblem(() => verifyMaterial(location, found)).problem !== undefined)
+/** When what lies there now ends; undefined where it is absent or of no use. Throws ReadFailed where that is unknown. */
+export async function readPresentEnd(
+  location: DiskLocation,
+  options: RestoreOptions,
+  signal: AbortSignal,
+): Promise<Date | undefined> {
+  try {
+    const found = await createDiskStore(options).read(location, signal);
+    if (found === undefined) return undefined;
+    verifyMaterial(location, found);
+    return endOf(found.entries, location);
+  } catch (err) {
+    if (!isCode(err, 'MaterialInvalid')) throw err;
     return undefined;
-  return endOf(found.entries, location);
+  }
 }
 
 /** Of the leaf, of a signer's own certificate; of a bundle the one that ends first. */

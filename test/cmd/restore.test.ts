@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -229,4 +229,18 @@ it('restore puts back what no reader can use where nothing else is kept, and say
   for (const [path, content] of Object.entries(torn)) expect(await readFile(path, 'utf8')).toBe(content);
   expect((await stat(server.keyFile)).mode & 0o777).toBe(0o600);
   expect((await restore()).out).toMatch(/^etcd-server +000002 +\S+ +20/m);
+});
+
+it('restore judges nothing where what is there cannot be read, and says why', async () => {
+  const { certFile } = location;
+  await rename(certFile, `${certFile}.aside`);
+  await symlink(certFile, certFile);
+  try {
+    const refused = await restore('etcd-peer', '--dry-run');
+    expect(refused).toMatchObject({ exit: 1, out: '' });
+    expect(refused.err).toMatch(/^Cannot read pair .*peer\.crt.*ELOOP/);
+  } finally {
+    await rm(certFile);
+    await rename(`${certFile}.aside`, certFile);
+  }
 });

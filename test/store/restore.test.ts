@@ -213,6 +213,19 @@ describe('restoreGeneration()', () => {
     expect((await stat(files.pair.keyFile)).mode).toBe(mode);
   });
 
+  it('puts a torn key back that only its owner reads', async () => {
+    const paths = [join(dirname(files.admin.file), 'a.crt'), join(dirname(files.admin.file), 'a.key')] as const;
+    await writeFile(paths[0], first.entries[certificateKey] ?? '');
+    await writeFile(paths[1], '-----BEGIN PRIVATE KEY-----\nAAAA', { mode: 0o600 });
+    await writeFile(files.admin.file, kubeconfigText(authority.toString('base64'), referenced(...paths)));
+    await write(files.admin, second);
+    for (const path of paths) await rm(path);
+    const asItWas = { ...options, asItWas: true };
+    expect(await restoreGeneration({ location: files.admin, generation: '000001' }, asItWas)).toBe('restored');
+    const modes = await Promise.all(paths.map(async (path) => (await stat(path)).mode & 0o777));
+    expect(modes).toEqual([0o644, 0o600]);
+  });
+
   it('says that there is no such generation', async () => {
     await expect(restoreGeneration({ location: files.pair, generation: '000009' }, options)).rejects.toMatchObject({
       code: 'ReadFailed',
