@@ -4,7 +4,7 @@
 // one file by links would each take the other's place.
 import { basename } from 'node:path';
 import type { Disk } from '../disk/disk.ts';
-import { RecoveryError } from '../errors.ts';
+import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import type { Artefact, DiskLocation } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
 import type { Placement } from './disk-replace.ts';
@@ -16,8 +16,15 @@ export type Owner = Pick<Artefact, 'name' | 'kind' | 'location'>;
 /** kubeadm's (cmd/kubeadm/app/constants): no artefact of any preset, and never written. */
 const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);
 
-/** Where links lead; itself where they cannot be followed, as in a circle, or lead to nothing. */
-export const realFile = (disk: Disk, file: string): Promise<string> => disk.realpath(file).catch(() => file);
+/** Where links lead; itself where they lead to nothing or in a circle. Throws ReadFailed where that cannot be known. */
+export async function realFile(disk: Disk, file: string): Promise<string> {
+  try {
+    return await disk.realpath(file);
+  } catch (err) {
+    if (['ENOENT', 'ENOTDIR', 'ELOOP'].includes(systemCode(err) ?? '')) return file;
+    throw new RecoveryError('ReadFailed', `Cannot find where "${file}" leads: ${errorText(err)}`, { cause: err });
+  }
+}
 
 /** Throws WriteFailed where certificate and key of a pair are one file: what is written to it would be only one of them. */
 export async function refuseOneFile(
@@ -54,7 +61,6 @@ export async function refuseFilesOfOthers(
       refuse(change.file, file, 'the service accounts');
     }
   }
-  // Where a link cannot be followed nothing that is written here leads there either.
   const realFiles = ({ location: place }: Pick<Owner, 'location'>): Promise<string[]> =>
     Promise.all((isFile(place) ? filesOf(place) : []).map(({ file }) => realFile(disk, file)));
   const own = await realFiles({ location });

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LocationOf } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
-import type { Owner } from '../../lib/store/shared-files.ts';
+import { realDisk } from '../../lib/disk/disk.ts';
+import { realFile, type Owner } from '../../lib/store/shared-files.ts';
 import { type Material } from '../../lib/store/store.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { pairMaterial } from './material.ts';
@@ -167,4 +168,10 @@ describe('a certificate file that holds a key', () => {
     await rm(path('ca.key'));
     expect(await rewrite(second.entries)).toBe('written');
   });
+});
+
+it('a file whose links cannot be followed for an unknown reason is not taken for one of its own', async () => {
+  const realpath = (): Promise<never> => Promise.reject(Object.assign(new Error('i/o error'), { code: 'EIO' }));
+  await expect(realFile({ ...realDisk, realpath }, '/a')).rejects.toThrow(/^Cannot find where "\/a" leads: /);
+  await expect(realFile(realDisk, path('absent'))).resolves.toBe(path('absent'));
 });
