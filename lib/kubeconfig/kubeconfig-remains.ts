@@ -4,7 +4,8 @@
 //
 // Evidence of a rest, each enough (k8s.io/client-go tools/clientcmd/api/v1 has the names of the fields):
 //   - no bytes at all, or nothing but zeros and blanks: it says nothing, so nothing is lost with it
-//   - a mapping with two of the four fields that every kubeconfig has, or with nothing but fields of a kubeconfig
+//   - a mapping with two of the four fields that every kubeconfig has, one of them with an item of a kubeconfig or nothing else
+//     in the mapping, or with nothing but fields of a kubeconfig
 //   - a text that is no YAML any more, with one of these fields at the beginning of a line and fewer others there, with
 //     one line at most that no kubeconfig has, and that only beside a version, a server or credentials
 //   - a text that ends within the first line of a kubeconfig
@@ -43,7 +44,9 @@ function isOwnMapping(value: Readonly<Record<string, unknown>>): boolean {
   const { apiVersion, kind } = value;
   // A group of its own is no damage, and neither is a field of another kind beside a single list.
   if (typeof apiVersion === 'string' && apiVersion.includes('/')) return false;
-  if (found.length > 1) return true;
+  // Other documents have lists of these names, too, with items of their own.
+  const hasOthers = found.some((name) => Array.isArray(value[name]) && value[name].some((item) => isMapping(item)));
+  if (found.length > 1) return !hasOthers || found.some((name) => hasItems(value[name], lists[name] ?? ''));
   if (!names.every((name) => ofDocument.includes(name))) return false;
   const isPlain = (given: unknown, wanted: string): boolean =>
     given === undefined || given === null || (typeof given === 'string' && wanted.startsWith(given));
@@ -62,7 +65,11 @@ const hasOwnLists = (value: Readonly<Record<string, unknown>>): boolean =>
   });
 
 const hasItems = (list: unknown, field: string): boolean =>
-  Array.isArray(list) && list.some((item: unknown) => isMapping(item) && Object.hasOwn(item, field));
+  Array.isArray(list) &&
+  list.some(
+    (item: unknown) =>
+      isMapping(item) && Object.hasOwn(item, field) && (item[field] === null || isMapping(item[field])),
+  );
 
 const fieldAtBegin = /^["']?([A-Za-z][\w.-]*)["']?[ \t]*:/gm;
 const listAtBegin = /^["']?(clusters|contexts|users)["']?[ \t]*:[ \t]*(?:$|\[|null)/gm;
@@ -76,9 +83,10 @@ const namesIn = (text: string, pattern: RegExp): readonly string[] =>
   [...text.matchAll(pattern)].flatMap(([, name]) => name ?? []);
 
 /** Of a text that is no YAML mapping. */
-function isTornText(text: string): boolean {
-  if (/^\s*\{/.test(text)) return jsonBegins.test(text) || '{"apiVersion":"v1"'.startsWith(text.trim());
-  const lines = text.split('\n').filter((line) => line.trim() !== '' && !/^\s*(#|---\s*$)/.test(line));
+function isTornText(whole: string): boolean {
+  if (/^\s*\{/.test(whole)) return jsonBegins.test(whole) || '{"apiVersion":"v1"'.startsWith(whole.trim());
+  const lines = whole.split('\n').filter((line) => line.trim() !== '' && !/^\s*(#|---\s*$)/.test(line));
+  const text = lines.join('\n'); // A kubeconfig in comments is none.
   const last = lines.at(-1) ?? '';
   if (firstLines.some((line) => line.startsWith(last))) {
     const before = yamlMapping(lines.slice(0, -1).join('\n'));

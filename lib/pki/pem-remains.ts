@@ -3,7 +3,9 @@
 //
 // Evidence of a rest, each enough:
 //   - no bytes at all, or nothing but zeros and blanks: it says nothing, so nothing is lost with it
-//   - the BEGIN or END line of a block of its role, whole or with one character damaged, whatever the block holds
+//   - a whole block of its role, as Go's pem.Decode finds it behind any text
+//   - the BEGIN or END line of a block of its role, whole or with one character damaged, whatever the block holds, where nothing
+//     but explanations and lines of base64 precede the first line of this kind: documents of others quote such lines
 //   - a text that ends within its first BEGIN line, or that begins within its last END line
 //   - lines of base64 as PEM has them, where the rest was zeroed, or up to a part of an END line
 import { contentKind, signedKind } from '../content-kind.ts';
@@ -26,14 +28,39 @@ export function otherThanPem(bytes: Uint8Array, roles: readonly PemRole[]): stri
   const signed = signedKind(bytes);
   if (signed !== undefined) return signed;
   const wanted = roles.flatMap((role) => labels[role]);
-  const there = [...text.matchAll(/-(?:BEGIN|END) ([^-\n]{3,40}?)-{2}/g)].flatMap(([, label]) => label ?? []);
-  if (there.some((label) => wanted.some((one) => isLike(label, one)))) return undefined;
-  const otherRole = (Object.keys(labels) as PemRole[]).find((role) =>
-    there.some((label) => labels[role].includes(label)),
+  const marks = [...text.matchAll(markAtBegin)];
+  const there = marks.flatMap(([, , label]) => label ?? []);
+  const hasMark = there.some((label) => wanted.some((one) => isLike(label, one)));
+  if (hasMark && (hasBlock(text, wanted) || isOwnBefore(text, marks[0]))) return undefined;
+  const otherRole = (Object.keys(labels) as PemRole[]).find(
+    (role) => !roles.includes(role) && there.some((label) => labels[role].includes(label)),
   );
   if (otherRole !== undefined) return words[otherRole];
   if (there.length === 0 && isRest(text, wanted, whole !== text)) return undefined;
   return contentKind(bytes);
+}
+
+/** One of the dashes before it may be damaged, or some be cut off. */
+const markAtBegin = /^(?:-{0,4}|-{0,3}[^\n-]-{0,3})-(BEGIN|END) ([^-\n]{3,40}?)-{2}/gm;
+const bodyLine = /^[A-Za-z0-9+/]{1,64}={0,2}\s*$/;
+/** Comments, and the lines that openssl(1) writes before a block: of x509 -text, s_client and pkcs12. */
+const explanation = /^\s*(?:#|$)|^(?:subject|issuer)\s*=|^(?:Certificate|Bag Attributes|Key Attributes)\b/;
+
+function hasBlock(text: string, wanted: readonly string[]): boolean {
+  const blocks = text.matchAll(/^-----BEGIN ([A-Z ]+)-----[ \t\r]*\n([^-]*(?:-[^-]+)*)\n-----END \1-----[ \t\r]*$/gm);
+  return [...blocks].some(([, label = '', body = '']) => wanted.includes(label) && isBase64(body));
+}
+
+const isBase64 = (body: string): boolean => /^[A-Za-z0-9+/=\s]+$/.test(body.replaceAll(/^[A-Za-z][\w-]*:.*$/gm, ''));
+
+/** Before an END line, the BEGIN line may be damaged, and torn in two by that. */
+function isOwnBefore(text: string, first: RegExpExecArray | undefined): boolean {
+  const before = text.slice(0, first?.index).split(/\r?\n/);
+  // Elsewhere indented lines are those of a document.
+  const isPrinted = /^\s*(?:Certificate:|Bag Attributes)/.test(text);
+  const isExplained = (line: string): boolean => explanation.test(line) || (isPrinted && /^\s+\S/.test(line));
+  const strange = before.filter((line) => !bodyLine.test(line) && !isExplained(line));
+  return strange.length <= (first?.[1] === 'END' ? 2 : 0);
 }
 
 function isLike(label: string, wanted: string): boolean {
@@ -52,6 +79,7 @@ function isRest(text: string, wanted: readonly string[], wasZeroed: boolean): bo
   if (lines.length === 1 && (begins || ends)) return true;
   const isCutEnd = /^-{1,5}(E(ND?)?)?$/.test(last) || /^-{5}END [A-Z ]*-?$/.test(last);
   const body = isCutEnd || ends ? lines.slice(0, -1) : lines;
-  const isBody = body.every((line) => /^[A-Za-z0-9+/]{1,64}={0,2}$/.test(line));
-  return isBody && (isCutEnd || ends || (wasZeroed && body.some((line) => line.length === 64)));
+  // A word over a line of dashes is a heading; the lines of a block are 64 characters long.
+  const isBody = body.every((line) => bodyLine.test(line)) && body.some((line) => line.length === 64);
+  return isBody && (isCutEnd || ends || wasZeroed);
 }

@@ -17,7 +17,7 @@ export type Owner = Pick<Artefact, 'name' | 'kind' | 'location'>;
 /** kubeadm's (cmd/kubeadm/app/constants): no artefact of any preset, and never written. */
 const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);
 
-/** Where links lead; itself where they cannot be followed, as in a circle, or lead to nothing. */
+/** Where links lead; itself where they cannot be followed: no component reads a file that way either. */
 export const realFile = (disk: Disk, file: string): Promise<string> => disk.realpath(file).catch(() => file);
 
 /** Throws WriteFailed where certificate and key of a pair are one file: what is written to it would be only one of them. */
@@ -59,7 +59,6 @@ export async function refuseFilesOfOthers(
       refuse(change.file, file, 'the service accounts');
     }
   }
-  // Where a link cannot be followed nothing that is written here leads there either.
   const paths = filesOf(location).map(({ file }) => file);
   const realFiles = ({ kind, location: place }: Pick<Owner, 'location'> & Partial<Owner>): Promise<string[]> => {
     const files = isFile(place) ? filesOf(place) : [];

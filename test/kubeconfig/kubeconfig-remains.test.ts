@@ -65,6 +65,12 @@ describe('otherThanKubeconfig()', () => {
     ['a heading and a line', 'clusters:\n  see wiki\n\tbob\n', 'text'],
     ['a configuration of Slurm', 'ClusterName=a\nusers:\n - a\ncontexts: 5\nNodeName=x CPUs=4\n: [', 'text'],
     ['lists of names', 'clusters: [a, b]\nusers: [bob]\n', 'another YAML document'],
+    [
+      'lists of other items',
+      'clusters:\n- name: a\n  nodes: 3\nusers:\n- name: bob\n  user: bob\n',
+      'another YAML document',
+    ],
+    ['a kubeconfig in comments', whole.replaceAll(/^(?=.)/gm, '# '), 'text'],
     ['settings of clusters', 'clusters: 3\nusers: 7\n', 'another YAML document'],
     ['bytes', Buffer.from('feff00010203807f', 'hex').subarray(2), 'binary data'],
     ['text before zeros', 'garbage\n\0\0\0', 'binary data'],

@@ -25,6 +25,19 @@ describe.each(roles)('otherThanPem() in the place of a %s', (role) => {
     ['DER', Buffer.from('3082015a30820100', 'hex'), 'a certificate, a key or a PKCS #12 store in DER'],
     ['text', 'garbage\n', 'text'],
     ['base64 of anything', 'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWZnaGlqa2xtbm9wcXJzdHV2\n'.repeat(3), 'text'],
+    [
+      'a Secret with PEM in it',
+      `kind: Secret\ndata:\n  a: |\n${whole.replaceAll(/^(?=.)/gm, '    ')}`,
+      'a document of kind Secret',
+    ],
+    ['JSON with PEM in it', JSON.stringify({ kind: 'Secret', pem: whole }), 'a document of kind Secret'],
+    [
+      'half a configuration with a block',
+      `client\nremote a 1\n<ca>\n${whole.slice(0, 200)}`,
+      `a PEM block "${own[role]}"`,
+    ],
+    ['prose', `Paste the -----BEGIN ${own[role]}----- line\nand save.\n`, 'text'],
+    ['a heading', 'title\n-----\n', 'text'],
     ['text before zeros', 'garbage\n\0\0\0', 'binary data'],
   ])('names %s', (_title, content, name) => {
     expect(named(content, role)).toBe(name);
@@ -43,6 +56,12 @@ describe.each(roles)('otherThanPem() in the place of a %s', (role) => {
     ['blanks', '\n\n '],
     ['a whole block', whole],
     ['a block after text', `Bag Attributes\n  friendlyName: x\n${whole}`],
+    ['half a block after comments', `# my CA\nsubject=CN = a\n\n${whole.slice(0, 200)}`],
+    [
+      'half a block after the text of x509 -text',
+      `Certificate:\n    Data:\n        Version: 3\n${whole.slice(0, 200)}`,
+    ],
+    ['a configuration with a whole block, which readers find', `client\n<ca>\n${whole}</ca>\n`],
     ['both halves', `${block('CERTIFICATE')}${block('EC PRIVATE KEY')}`],
     ['a block beside one of another kind', `${block('DH PARAMETERS')}${whole}`],
     [

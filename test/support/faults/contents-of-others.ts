@@ -252,7 +252,19 @@ export function contentsOfOthers(other: OtherCluster): readonly StrangeContent[]
     `-----BEGIN ${label}-----\n${'QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWZnaGlqa2xtbm9wcXJzdHV2\n'.repeat(5)}-----END ${label}-----\n`;
   const holding = (text: string): string =>
     `apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: files\ndata:\n  file: |\n${text.replaceAll(/^(?=.)/gm, '    ')}`;
+  const quoted = (name: string, pemText: string): readonly StrangeContent[] => [
+    of(`a ConfigMap that holds ${name}`, holding(pemText)),
+    of(`half of a ConfigMap that holds ${name}`, holding(pemText).slice(0, -pemText.length / 2)),
+    of(`JSON that holds ${name}`, JSON.stringify({ file: pemText })),
+    of(`a configuration of OpenVPN with half of ${name}`, `client\nremote vpn 1194\n<ca>\n${half(pemText)}`),
+    of(`a page that mentions the first line of ${name}`, `Paste the line ${pemText.split('\n')[0] ?? ''} here\n`),
+  ];
   return [
+    ...quoted('a certificate', certificate),
+    ...quoted('a private key', key),
+    of('a heading over dashes', 'Runbook\n-----\n'),
+    of('lists of clusters and users with items of others', 'clusters:\n- name: a\n  nodes: 3\nusers:\n- name: bob\n'),
+    of('a kubeconfig in comments', kubeconfig.replaceAll(/^(?=.)/gm, '# ')),
     ...Object.entries(documents).flatMap(([name, text]) => [
       of(name, text),
       of(`half of ${name}`, half(text)),
