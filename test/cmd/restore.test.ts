@@ -212,7 +212,7 @@ it('restore puts back what no reader can use where nothing else is kept, and say
   const store = createDiskStore({ backupDir: join(directory, 'backups') });
   const signal = AbortSignal.timeout(20_000);
   const torn = {
-    [server.certFile]: 'first half: -----BEGIN CERTIFICATE-----\nAAAA',
+    [server.certFile]: '-----BEGIN CERTIFICATE-----\nAAAA',
     [server.keyFile]: '\0'.repeat(512),
   };
   for (const [path, content] of Object.entries(torn)) await writeFile(path, content, { mode: 0o600 });

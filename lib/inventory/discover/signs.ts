@@ -1,6 +1,6 @@
 // Whether a machine is a control plane of kubeadm by what lies in the places of files that no other machine has. The mere name of
-// a file is no sign: services read their environment from /etc/kubernetes/scheduler.conf, and
-// neither an empty file, nor zeros, nor comments say anything. Pure.
+// a file is no sign: services read their environment from /etc/kubernetes/scheduler.conf, and an empty file says nothing. Zeros
+// do: a power loss leaves them in place of what had been written. Pure.
 import { otherThanKubeconfig } from '../../kubeconfig/kubeconfig-remains.ts';
 import { otherThanPem } from '../../pki/pem-remains.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
@@ -16,7 +16,7 @@ interface Signs {
 
 export function isSignOfControlPlane(signs: Signs): boolean {
   const says = (text: string | undefined, other: (bytes: Buffer) => string | undefined): boolean =>
-    text !== undefined && text.replaceAll('\0', '').trim() !== '' && other(Buffer.from(text)) === undefined;
+    text !== undefined && text.trim() !== '' && other(Buffer.from(text)) === undefined;
   return (
     says(signs.manifest, otherThanPod) ||
     says(signs['apiserver.crt'], (bytes) => otherThanPem(bytes, ['certificate'])) ||
@@ -31,5 +31,5 @@ function otherThanPod(bytes: Buffer): string | undefined {
   const text = bytes.toString().replaceAll(/^\s*#.*$/gm, '');
   const value = yamlMapping(text);
   const isPod = isMapping(value) && value['kind'] === 'Pod';
-  return isPod || text.includes('kube-apiserver') ? undefined : 'another document';
+  return isPod || text.includes('kube-apiserver') || /^\0+$/.test(text) ? undefined : 'another document';
 }
