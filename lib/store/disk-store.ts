@@ -19,6 +19,8 @@ import { BackupDirectory, type Files, type Owners } from './backup-directory.ts'
 import type { Change, Layout, Part } from './disk-layout.ts';
 import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './disk-replace.ts';
 import { keyFilesLayout } from './key-files.ts';
+import { bothRoles, requireOwn } from './others-content.ts';
+import { lookingAt, unseenParts } from './unseen-files.ts';
 import { kubeconfigLayout } from './kubeconfig.ts';
 import { combinedPemLayout, pemFilesLayout } from './pem-files.ts';
 import { type Owner, refuseFilesOfOthers, refuseOneFile } from './shared-files.ts';
@@ -73,7 +75,12 @@ export function createDiskStore(options: DiskStoreOptions = {}): Store {
       const expected = seen === 'absent' ? undefined : seen.version;
       if (foundIn(artefact.layout, parts)?.version !== expected) return 'conflict';
       const changes = await artefact.layout.change(next.entries, parts, () => newestBackup(artefact));
-      return replaceParts(artefact, { parts, changes }, options);
+      const all = { ...artefact, layout: lookingAt(artefact.layout, changes) };
+      const seenNow = await lookAt(all);
+      const unseen = unseenParts(seenNow);
+      if (digestOf(seenNow.slice(0, parts.length)) !== digestOf(parts)) return 'conflict';
+      requireOwn(at, unseen, bothRoles);
+      return replaceParts(all, { parts: seenNow, changes }, options);
     },
 
     async backup(location): Promise<Found | undefined> {

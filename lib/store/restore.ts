@@ -1,7 +1,6 @@
 // The way back: which former generations of each artefact are kept, and one of them put in place again, with what is there now
 // kept first. It is verified before, unless the caller wants the bytes as they were, whatever they are. The caller holds the
 // lock of this host.
-import { basename } from 'node:path';
 import { attempt } from '../disk/disk.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { Artefact, DiskLocation } from '../inventory/model.ts';
@@ -17,7 +16,8 @@ import {
   lookAt,
   replaceParts,
 } from './disk-store.ts';
-import type { Change, Layout } from './disk-layout.ts';
+import { lookingAt, unseenParts } from './unseen-files.ts';
+import { bothRoles, requireOwn } from './others-content.ts';
 import type { BackupDirectory, Files } from './backup-directory.ts';
 import { type Entries, locationText, verifyMaterial } from './store.ts';
 import { isFile, isFileOfItsOwn } from '../inventory/places.ts';
@@ -112,26 +112,12 @@ export async function restoreGeneration(
   const changes = kept.layout.putBack(files);
   const artefact = { ...kept, layout: lookingAt(kept.layout, changes) };
   const parts = await lookAt(artefact);
+  requireOwn(location, unseenParts(parts), bothRoles);
   const present = new Map(parts.map(({ file, bytes }) => [file, bytes]));
   const different = changes.filter(({ file, bytes }) => !isSame(present.get(file), bytes));
   if (different.length === 0) return 'unchanged';
   const outcome = await replaceParts(artefact, { parts, changes: different, generation }, options);
   return outcome === 'written' ? 'restored' : outcome;
-}
-
-/** Sees what is to be replaced, too: the kept document may name other files than the present one. */
-function lookingAt(layout: Layout, changes: readonly Change[]): Layout {
-  return {
-    ...layout,
-    async look(read) {
-      const parts = await layout.look(read);
-      const others = changes.filter(({ file }) => !parts.some((part) => part.file === file));
-      // a role of their own: the present document does not name them
-      const role = (file: string, at: number): string => `other-${at}-${basename(file).slice(0, 100)}`;
-      const seen = others.map(async ({ file }, at) => ({ role: role(file, at), file, bytes: await read(file) }));
-      return [...parts, ...(await Promise.all(seen))];
-    },
-  };
 }
 
 const isSame = (present: Uint8Array | undefined, bytes: Uint8Array): boolean =>
