@@ -71,13 +71,14 @@ describe('a run on a machine of kubeadm', { concurrent: false }, () => {
     },
   );
 
-  it('finds the keys of service accounts where flags of the API server name them', async () => {
+  it('finds the keys of service accounts where flags name them', async () => {
     await using machine = await whole.copy();
-    const manifest = machine.path('manifests', 'kube-apiserver.yaml');
-    const text = await readFile(manifest, 'utf8');
     for (const name of ['sa.key', 'sa.pub'])
       await rename(machine.path('pki', name), machine.path('pki', `own-${name}`));
-    await writeFile(manifest, text.replaceAll('/sa.', '/own-sa.'));
+    for (const component of ['kube-apiserver', 'kube-controller-manager']) {
+      const manifest = machine.path('manifests', `${component}.yaml`);
+      await writeFile(manifest, (await readFile(manifest, 'utf8')).replaceAll('/sa.', '/own-sa.'));
+    }
     const sound = await machine.regen();
     expect(sound.code, sound.stderr).toBe(0);
     await writeFile(machine.path('pki', 'own-sa.key'), '');

@@ -72,6 +72,14 @@ async function takeTurns(): Promise<void> {
   await connection.close();
 }
 
+const leaders = ['kube-controller-manager', 'kube-scheduler'];
+const leases = '/apis/coordination.k8s.io/v1/namespaces/kube-system/leases';
+
+async function holderOf(name: string): Promise<string | undefined> {
+  const { body } = await world.controlPlane.admin(`${leases}/${name}`);
+  return (body as { spec: { holderIdentity?: string } }).spec.holderIdentity;
+}
+
 /** The requests of the program itself. */
 async function requests(): Promise<readonly AuditEvent[]> {
   const events = await readAudit(world.controlPlane.directory);
@@ -115,9 +123,9 @@ beforeAll(async () => {
   });
   const stringData = { 'service-account.key': privateKey, 'service-account.pub': publicKey };
   await admin(`/api/v1/namespaces/${namespace}/secrets`, { metadata: { name: 'service-account-key' }, stringData });
-  for (const name of ['kube-controller-manager', 'kube-scheduler']) {
+  for (const name of leaders) {
     const spec = { holderIdentity: `${hostname()}_dead`, renewTime: '2026-01-01T00:00:00.000000Z' };
-    await admin('/apis/coordination.k8s.io/v1/namespaces/kube-system/leases', { metadata: { name }, spec });
+    await admin(leases, { metadata: { name }, spec });
   }
   const notAfter = new Date(Date.now() - hour);
   const names = { commonName: `system:node:${nodeName}`, organization: 'system:nodes' };
@@ -141,6 +149,8 @@ beforeAll(async () => {
         if ((await world.store.read(location, signal)) === undefined) missing.push(name);
       }
       expect(missing).toEqual([]);
+      // Released once, at the first answer: who is stopped before that does not do it.
+      for (const name of leaders) expect(await holderOf(name)).toBe('');
     },
     { everyMs: 500 },
   );

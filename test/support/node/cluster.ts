@@ -195,7 +195,10 @@ export class Cluster implements AsyncDisposable {
   }
 
   /** A request to the API server of one node, which must show a certificate that its CA has signed for its address. */
-  api(path: string, { node = this.node, method = 'GET', body }: ApiRequestOptions = {}): Promise<ApiAnswer> {
+  api(
+    path: string,
+    { node = this.node, method = 'GET', body, timeoutMs = 5000 }: ApiRequestOptions = {},
+  ): Promise<ApiAnswer> {
     const contentType = method === 'PATCH' ? 'application/merge-patch+json' : 'application/json';
     return new Promise((resolve, reject) => {
       const sent = request(
@@ -206,7 +209,7 @@ export class Cluster implements AsyncDisposable {
           path,
           method,
           agent: false,
-          signal: AbortSignal.timeout(5000),
+          signal: AbortSignal.timeout(timeoutMs),
           headers: { accept: 'application/json', ...(body !== undefined && { 'content-type': contentType }) },
         },
         (response) => {
@@ -291,6 +294,8 @@ export interface ApiRequestOptions {
   readonly node?: Node;
   readonly method?: string;
   readonly body?: unknown;
+  /** Default: 5000. */
+  readonly timeoutMs?: number;
 }
 
 export interface ReadyOptions {

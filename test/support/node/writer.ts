@@ -25,7 +25,8 @@ export function startWriter(cluster: Cluster, nodes: () => readonly Node[]): Wri
   const stopping = new AbortController();
   const write = async (name: string, node: Node): Promise<string | undefined> => {
     const body = { metadata: { name, labels: { run } } };
-    const answer = await cluster.api(path, { node, method: 'POST', body }).catch(String);
+    // A busy machine answers late: that is no failure.
+    const answer = await cluster.api(path, { node, method: 'POST', body, timeoutMs: 60_000 }).catch(String);
     if (typeof answer === 'string') return `${node.name}: ${answer}`;
     // Of a first attempt whose answer was lost.
     return [201, 409].includes(answer.status) ? undefined : `${node.name}: ${JSON.stringify(answer)}`;
