@@ -3,7 +3,7 @@
 // also while the API server is away or something is not yet done. The server answers without authentication, so
 // messages say states and names only.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { type Address, addressText } from './address.ts';
 import type { Clock } from './clock.ts';
 import { errorText, isCode, RecoveryError, systemCode } from './errors.ts';
@@ -70,7 +70,7 @@ export interface HealthServer {
 export async function serveHealth(options: HealthServerOptions): Promise<HealthServer> {
   const { address, signal } = options;
   const server = createServer({ requestTimeout: 10_000, headersTimeout: 5000, keepAliveTimeout: 5000 });
-  server.maxConnections = 64;
+  boundConnections(server);
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     answer(request, options).then(
       (found) => send(response, found),
@@ -86,6 +86,24 @@ export async function serveHealth(options: HealthServerOptions): Promise<HealthS
   if (signal.aborted) close();
   else signal.addEventListener('abort', close, { once: true });
   return { port: (server.address() as AddressInfo | null)?.port ?? address.port, closed };
+}
+
+const mostConnections = 64;
+
+/**
+ * Who asks last is heard: one connection too many ends the oldest of the peer that has most. A limit that refuses new ones
+ * would let whoever holds enough of them open make a kubelet's probes fail, and a kubelet then ends the container.
+ */
+function boundConnections(server: Server): void {
+  const open = new Set<Socket>();
+  server.on('connection', (socket) => {
+    open.add(socket);
+    socket.once('close', () => open.delete(socket));
+    if (open.size <= mostConnections) return;
+    const byPeer = Map.groupBy(open, ({ remoteAddress = '' }) => remoteAddress);
+    const [most = []] = [...byPeer.values()].toSorted((a, b) => b.length - a.length);
+    most.find((one) => one !== socket)?.destroy();
+  });
 }
 
 interface KeepServingOptions extends HealthServerOptions {

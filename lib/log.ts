@@ -157,11 +157,15 @@ export function withoutPem(text: string): string {
   return text.replaceAll(pem, '[PEM removed]');
 }
 
+/** What a terminal would act on (escape sequences, changes of direction), by its code point. */
+const visible = (text: string): string =>
+  text.replaceAll(/\p{C}/gu, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
+
 function textLine(line: string): string {
   const { time, level, event, ...fields } = JSON.parse(line) as Record<string, unknown>;
   const rest = Object.entries(fields).map(([key, value]) => {
     const text = typeof value === 'string' ? value : JSON.stringify(value);
-    return /[\s"=]/.test(text) ? `${key}=${JSON.stringify(text)}` : `${key}=${text}`;
+    return /[\s"=\p{C}]/u.test(text) ? `${key}=${visible(JSON.stringify(text))}` : `${key}=${text}`;
   });
   return [time, String(level).toUpperCase().padEnd(5), event, ...rest].join(' ') + '\n';
 }

@@ -199,3 +199,20 @@ describe('keepServingHealth()', () => {
     });
   });
 });
+
+test('a hundred connections that ask nothing keep nobody else from an answer', async () => {
+  const silent = await Promise.all(
+    Array.from({ length: 100 }, async () => {
+      const socket = connect(server.port, '127.0.0.1');
+      socket.on('error', () => {});
+      await new Promise((resolve) => socket.once('connect', resolve));
+      return socket;
+    }),
+  );
+  try {
+    for (let turn = 0; turn < 5; turn += 1) expect(await ask('/livez')).toMatchObject({ status: 200, body: 'ok' });
+    await eventually(() => expect(silent.filter(({ destroyed }) => !destroyed).length).toBeLessThanOrEqual(64));
+  } finally {
+    for (const socket of silent) socket.destroy();
+  }
+});

@@ -1,12 +1,7 @@
 // The sources of `approver.addresses` that need no watch: the configuration itself, a file, and the Nodes of the cluster.
 // What each says of a node is a SourceAnswer; addresses.ts decides.
 import { stat } from 'node:fs/promises';
-import {
-  type AddressSettings,
-  checkNodeAddresses,
-  type NodeAddresses,
-  rangesContain,
-} from '../config/address-settings.ts';
+import { type AddressSettings, checkNodeAddresses, type NodeAddresses, inRanges } from '../config/address-settings.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
@@ -21,7 +16,7 @@ import type { ApproverOptions } from './settings.ts';
 
 /** What is read of a Node. */
 export interface NodeObject {
-  readonly metadata?: { readonly name?: string };
+  readonly metadata?: { readonly name?: string; readonly labels?: Readonly<Record<string, string>> | null };
   readonly status?: {
     readonly addresses?: readonly { readonly type?: string; readonly address?: string }[] | null;
     readonly daemonEndpoints?: { readonly kubeletEndpoint?: { readonly Port?: number } };
@@ -53,9 +48,17 @@ export interface AddressSource {
 
 export type SourceOptions = Pick<ApproverOptions, 'connection' | 'clock' | 'log' | 'signal' | 'connect'>;
 
-/** The names and addresses of `object` that can be compared. */
-export function canonicalAddresses(addresses: readonly { readonly address?: string }[] | null | undefined): string[] {
-  return (addresses ?? []).flatMap(({ address }) => checkedHostname(address ?? '') ?? []);
+/** A machine has a few. A kubelet writes as many as it likes into its Node. */
+const mostAddresses = 100;
+
+/** Each name and address that can be compared, once; whatever else stands in the list is left out. */
+export function canonicalAddresses(addresses: unknown): string[] {
+  if (!Array.isArray(addresses)) return [];
+  const found = addresses.slice(0, mostAddresses).flatMap((one: unknown) => {
+    const address = typeof one === 'object' && one !== null ? (one as { address?: unknown }).address : undefined;
+    return typeof address === 'string' ? (checkedHostname(address) ?? []) : [];
+  });
+  return [...new Set(found)];
 }
 
 /** `whose` has canonical names. */
@@ -64,9 +67,10 @@ export function answerOf(
   source: string,
   whose: NodeAddresses,
 ): SourceAnswer {
+  const wanted = new Set(asked.map(({ value }) => value));
   const others = new Map(
     Object.entries(whose).flatMap(([other, addresses]) =>
-      other === node ? [] : asked.flatMap(({ value }) => (addresses.includes(value) ? [[value, other] as const] : [])),
+      other === node ? [] : addresses.flatMap((value) => (wanted.has(value) ? [[value, other] as const] : [])),
     ),
   );
   return { source, own: Object.hasOwn(whose, node) ? whose[node] : undefined, others };
@@ -82,7 +86,7 @@ export class ListedAddresses implements AddressSource {
   }
 
   answer(question: AddressQuestion): Promise<SourceAnswer> {
-    return Promise.resolve(answerOf(question, this.#source, this.#nodes));
+    return Promise.resolve({ ...answerOf(question, this.#source, this.#nodes), namesNode: true });
   }
 }
 
@@ -98,7 +102,7 @@ export class AddressFile implements AddressSource {
   }
 
   async answer(question: AddressQuestion): Promise<SourceAnswer> {
-    return answerOf(question, this.#source, await this.#nodes());
+    return { ...answerOf(question, this.#source, await this.#nodes()), namesNode: true };
   }
 
   async #nodes(): Promise<NodeAddresses> {
@@ -150,8 +154,15 @@ export class NodeRanges implements AddressSource {
   async answer(question: AddressQuestion): Promise<SourceAnswer> {
     this.#nodes ??= this.#list();
     const { own = [], others, source } = answerOf(question, this.#source, await this.#nodes);
-    const free = own.filter((address) => rangesContain(this.#cidrs, address) && !others?.has(address));
-    return { source, own: free.length === 0 ? undefined : free, ...(others && { others }), isWeak: true };
+    const isInRanges = inRanges(this.#cidrs);
+    const free = own.filter((address) => isInRanges(address) && !others?.has(address));
+    return {
+      source,
+      own: free.length === 0 ? undefined : free,
+      ...(others && { others }),
+      isWeak: true,
+      namesNode: true,
+    };
   }
 
   async #list(): Promise<NodeAddresses> {

@@ -1,5 +1,6 @@
 // Whether the names that a node asks for are its own, by what the sources of `approver.addresses` say. Pure. No name is
 // ever looked up in DNS, and what only the node says of itself is no answer.
+import { type ClusterNames, clusterNamesIn } from './cluster-names.ts';
 import type { AskedName } from './serving-request.ts';
 
 /** What one source says when a node asks. */
@@ -12,11 +13,14 @@ export interface SourceAnswer {
   readonly others?: ReadonlyMap<string, string>;
   /** What nodes say of themselves: a node must not be able to take an address from another by claiming it. */
   readonly isWeak?: true;
+  /** It names nodes by their own names, so it vouches for that name. Others vouch for it where they list it. */
+  readonly namesNode?: true;
   /** It cannot tell which machine the node is. */
   readonly ambiguity?: string | undefined;
 }
 
-export type AddressReason = 'AddressNotOfNode' | 'AddressOfOtherNode' | 'NodeAmbiguous' | 'NodeNotInSources';
+export type AddressReason =
+  'AddressNotOfNode' | 'AddressOfOtherNode' | 'NameOfCluster' | 'NodeAmbiguous' | 'NodeNotInSources';
 
 export type AddressVerdict =
   | { readonly action: 'approve'; readonly message: string }
@@ -24,26 +28,24 @@ export type AddressVerdict =
 
 interface Asking {
   readonly node: string;
+  /** An API server runs there. */
+  readonly isControlPlane?: boolean;
   readonly asked: readonly AskedName[];
+  readonly cluster: ClusterNames;
   readonly answers: readonly SourceAnswer[];
 }
 
 const left = (reason: AddressReason, message: string): AddressVerdict => ({ action: 'leave', reason, message });
 
-/**
- * Names that pods know the API server and services by. A node has the name that it was registered with, which who may
- * register one has chosen.
- */
-const isOfCluster = (name: string): boolean =>
-  /^(kubernetes|localhost|openshift)(\.|$)|\.svc(\.|$)|\.localhost$/.test(name);
-
-/** Every name must be the node's by one of the sources, and another node's by none. */
-export function judgeAddresses({ node, asked, answers }: Asking): AddressVerdict {
+/** Every name must be the node's by one of the sources, another node's by none, and never one of the cluster. */
+export function judgeAddresses({ node, isControlPlane = false, asked, cluster, answers }: Asking): AddressVerdict {
+  const ofCluster = clusterNamesIn({ asked, isControlPlane, cluster });
+  if (ofCluster.length > 0) return left('NameOfCluster', `${ofCluster.join('; ')}: no node is given it`);
   const [ambiguity] = answers.flatMap((answer) => answer.ambiguity ?? []);
   if (ambiguity !== undefined) return left('NodeAmbiguous', ambiguity);
   const vouching = answers.filter(({ own }) => own !== undefined);
-  const vouchesFor = ({ own = [], isWeak }: SourceAnswer, { kind, value }: AskedName): boolean =>
-    own.includes(value) || (kind === 'DNS' && value === node && !(isWeak === true && isOfCluster(value)));
+  const vouchesFor = ({ own = [], namesNode }: SourceAnswer, { kind, value }: AskedName): boolean =>
+    own.includes(value) || (namesNode === true && kind === 'DNS' && value === node);
   const uncovered = asked.filter((one) => !vouching.some((answer) => vouchesFor(answer, one)));
   const taken = answers.flatMap(({ source, others, isWeak }) =>
     (isWeak === true ? uncovered : asked).flatMap(({ value }) => {

@@ -65,7 +65,7 @@ export class ClientPolicy implements SignerPolicy {
     const { requesters, longestLifeMs, clock, clockFacts } = this.#options;
     const requester = requesterIn(request, requesters);
     if (requester === undefined) return { action: 'ignore' };
-    const shape = judgeClientRequest(request, contentOf(request), requester);
+    const shape = judgeClientRequest(request, () => contentOf(request), requester);
     if (shape.action !== 'judge') return shape;
     const { node, content } = shape;
     const gathered = await gatherNode(node, this.#records, this.#options);

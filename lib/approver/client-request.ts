@@ -4,6 +4,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { isOf, kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
 import { type CertificateRequest, readRequestSubject } from '../pki/csr.ts';
+import { isClusterName } from './cluster-names.ts';
 import {
   type Content,
   judgeKey,
@@ -11,6 +12,7 @@ import {
   judgeSpec,
   judgeSubject,
   nodeOf,
+  nodeOfClusterName,
   quoted,
   type SigningRequest,
   type Unsuitable,
@@ -32,13 +34,14 @@ export function askedNode({ spec }: SigningRequest): string | undefined {
 
 type Shape = Unsuitable | { readonly action: 'judge'; readonly node: string; readonly content: CertificateRequest };
 
-/** The rules in their order; the first that fails is the reason. */
-export function judgeClientRequest(request: SigningRequest, content: Content, requester: Requester): Shape {
+/** The rules in their order; the first that fails is the reason. `read`: what it holds, which is asked for after who asks. */
+export function judgeClientRequest(request: SigningRequest, read: () => Content, requester: Requester): Shape {
   const { groups = [] } = request.spec;
   if (!isDeepStrictEqual(new Set(groups), new Set(requester.groups))) {
     const message = `its requester has the groups ${quoted(groups)}, wanted ${quoted(requester.groups)}`;
     return unsuitable('RequesterDiffers', message);
   }
+  const content = read();
   if ('problem' in content) return unsuitable('RequestUnreadable', content.problem);
   const node = nodeOf(content.subject.commonName);
   const refused =
@@ -49,6 +52,7 @@ export function judgeClientRequest(request: SigningRequest, content: Content, re
     judgeKey(content);
   if (refused !== undefined || node === undefined)
     return refused ?? unsuitable('SubjectUnsuitable', 'it names no node');
+  if (isClusterName(node)) return unsuitable('NameOfCluster', nodeOfClusterName(node));
   return { action: 'judge', node, content };
 }
 

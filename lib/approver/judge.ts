@@ -26,7 +26,7 @@ import { nodePrefix } from '../well-known.ts';
 import type { Approval, KnownNode, NodeFacts, OwnCertificate } from './node-state.ts';
 import { judgeShown, judgeSince, type Possession, type PossessionReason, shownCertificate } from './possession.ts';
 import { isBefore, requestedAt, type ShapeReason, type SigningRequest } from './request.ts';
-import { lastSign, registered, signOfLife, skewMs, untilSilent } from './signs-of-life.ts';
+import { futureSign, lastSign, registered, signOfLife, skewMs, untilSilent } from './signs-of-life.ts';
 import { wantedSilenceMs } from './silence.ts';
 
 type EvidenceReason =
@@ -89,9 +89,14 @@ export function judge(judgement: Judgement): ApprovalVerdict {
   const implausible = judgeClock({ clock, now });
   if (implausible !== undefined)
     return { action: 'leave', node, reason: 'ClockImplausible', message: implausible.message };
-  const lookAgainMs = isConfirmed(clock, now) ? undefined : untilSilent(facts);
+  const future = futureSign(facts, now);
+  const lookAgainMs = isConfirmed(clock, now) && future === undefined ? undefined : untilSilent(facts);
   if (lookAgainMs !== undefined) {
-    const message = `nothing confirms the clock, by which the node has no certificate: it must first be seen to be silent for ${durationText(wantedSilenceMs(facts))}; ${clockAdvice}`;
+    const silence = `it must first be seen to be silent for ${durationText(wantedSilenceMs(facts))}`;
+    const message =
+      future === undefined
+        ? `nothing confirms the clock, by which the node has no certificate: ${silence}; ${clockAdvice}`
+        : `the node ${future}, which is still to come: ${silence}`;
     return { action: 'leave', node, reason: 'ClockUnconfirmed', message, lookAgainMs };
   }
   return { action: 'approve', node, message: evidence.proves, isFirst: evidence.isFirst ?? false };
@@ -202,7 +207,7 @@ function evidenceOfExpected({ first }: NodeFacts, { request, longestLifeMs, now 
 
 function evidenceOfKnown(facts: KnownNode, { longestLifeMs, now }: Judgement): Evidence {
   const { issuedUntil } = facts;
-  const [alive, sign] = lastSign(facts);
+  const [alive, sign] = lastSign(facts, now);
   // What spoke after the end of that certificate has got another one, which was not seen.
   const isNewest =
     issuedUntil !== undefined && (sign === registered || alive.getTime() <= issuedUntil.getTime() + skewMs);

@@ -150,7 +150,7 @@ export function judgeSince(leaf: Certificate, facts: KnownNode, now: Date): NotP
     const message = `the certificate that it shows began at ${notBefore.toISOString()}, and the Node was made at ${createdAt.toISOString()}: it may be of a former machine of that name; approve by hand if it is not`;
     return refuse('CertificateSuperseded', message);
   }
-  const [spokeAt, sign] = lastSign(facts);
+  const [spokeAt, sign] = lastSign(facts, now);
   if (sign === registered || spokeAt.getTime() <= end.getTime() + skewMs) return undefined;
   const message = `${shownUntil}, and the node ${sign} at ${spokeAt.toISOString()}: it has had a newer one since`;
   return refuse('CertificateSuperseded', message);

@@ -4,6 +4,7 @@
 import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason } from '../kube/events.ts';
 import type { LogFields } from '../log.ts';
+import { shellWord } from '../shell-word.ts';
 import type { PendingReason, ApprovalVerdict } from './judge.ts';
 import { batchEveryMs, mostAtOnce, type RequestSummary } from './batch.ts';
 import type { OtherRequest } from './other-requesters.ts';
@@ -70,9 +71,13 @@ export class Reporter {
     const text = message.length > longestMessage ? `${message.slice(0, longestMessage)}...` : message;
     const fields: LogFields = { csr: request.summary.name, ...(node !== undefined && { node }), reason, message: text };
     if (this.#flood !== undefined) {
-      this.#flood.left.set(reason, (this.#flood.left.get(reason) ?? 0) + 1);
-      log.debug('csr.pending', fields);
-      return;
+      const before = this.#flood.left.get(reason) ?? 0;
+      this.#flood.left.set(reason, before + 1);
+      // The first of each reason is still reported: a flood must not hide what else is refused.
+      if (before > 0) {
+        log.debug('csr.pending', fields);
+        return;
+      }
     }
     log.warn('csr.pending', fields);
     this.#event('CertificateRequestPending', request.summary, `${reason}: ${text}`);
@@ -83,7 +88,7 @@ export class Reporter {
     const { name, username } = request;
     const message =
       `${JSON.stringify(username)} is not in approver.requesters, so it is left to kube-controller-manager or to a ` +
-      `person, and nobody has decided it: see who asks, then "kubectl certificate approve ${name}" or deny`;
+      `person, and nobody has decided it: see who asks, then "kubectl certificate approve ${shellWord(name)}" or deny`;
     this.#options.log.warn('csr.pending', { csr: name, reason: 'RequesterUnknown', message });
     this.#event('CertificateRequestPending', request, `RequesterUnknown: ${message}`);
   }

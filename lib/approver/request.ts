@@ -4,14 +4,17 @@
 // nothing that a kubelet does not ask for (k8s.io/client-go/util/certificate: a subject as Go writes it, no lifetime).
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
-import { collectionPath, withQuery } from '../kube/resources.ts';
+import { collectionPath, selectorValue, withQuery } from '../kube/resources.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
 import { algorithmText } from '../pki/key.ts';
 import { clockSkewMs } from '../plan/clock-rules.ts';
 
 /** The requests for one signer; all of them, or the one of that name. */
 export function requestsPath(signer: string, name?: string): string {
-  const selectors = [`spec.signerName=${signer}`, ...(name === undefined ? [] : [`metadata.name=${name}`])];
+  const selectors = [
+    `spec.signerName=${signer}`,
+    ...(name === undefined ? [] : [`metadata.name=${selectorValue(name)}`]),
+  ];
   return withQuery(collectionPath('CertificateSigningRequest'), { fieldSelector: selectors.join(',') });
 }
 
@@ -87,6 +90,7 @@ export type ShapeReason =
   | 'SignatureInvalid'
   | 'SubjectUnsuitable'
   | 'NamesForbidden'
+  | 'NameOfCluster'
   | 'NamesMissing'
   | 'ExtensionForbidden'
   | 'UsagesUnsuitable'
@@ -116,6 +120,9 @@ export function nodeOf(commonName: string): string | undefined {
   const name = commonName.startsWith(nodePrefix) ? commonName.slice(nodePrefix.length) : '';
   return dnsSubdomain.test(name) ? name : undefined;
 }
+
+export const nodeOfClusterName = (node: string): string =>
+  `${quoted([node])} is a name of the API server or of Services, so no node of this name gets a certificate`;
 
 /** Before the request is read again: what is too large is never in memory for longer than it takes to say so. */
 export function judgeSize(size: number): Unsuitable | undefined {

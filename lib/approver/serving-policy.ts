@@ -8,9 +8,11 @@ import { kubeletSigners } from '../well-known.ts';
 import { type AddressSource, AddressFile, type Following, ListedAddresses } from './address-sources.ts';
 import { type NodeObject, NodeRanges, type SourceOptions } from './address-sources.ts';
 import { canBeCovered, judgeAddresses, type SourceAnswer } from './addresses.ts';
+import { ClusterFacts } from './cluster-facts.ts';
+import { isClusterName } from './cluster-names.ts';
 import { Machines } from './machines.ts';
 import { contentOf } from './node-facts.ts';
-import type { SigningRequest } from './request.ts';
+import { nodeOfClusterName, type SigningRequest, unsuitable } from './request.ts';
 import { ServedNames } from './served-names.ts';
 import { judgeServingRequest, requestingNode } from './serving-request.ts';
 import type { ApproverOptions } from './settings.ts';
@@ -20,9 +22,11 @@ export class ServingPolicy implements SignerPolicy {
   readonly signer = kubeletSigners['kubelet-serving'];
   readonly #options: ApproverOptions;
   readonly #sources: readonly AddressSource[];
+  readonly #cluster: ClusterFacts;
 
   constructor(options: ApproverOptions) {
     this.#options = options;
+    this.#cluster = new ClusterFacts(options);
     const { addresses = [] } = options;
     this.#sources = addresses.map((settings, at) =>
       sourceOf(`approver.addresses[${at}] (${settings.kind})`, settings, options),
@@ -45,10 +49,14 @@ export class ServingPolicy implements SignerPolicy {
   }
 
   async judge(request: SigningRequest): Promise<Judged> {
-    const shape = judgeServingRequest(request, contentOf(request));
+    const shape = judgeServingRequest(request, () => contentOf(request));
     if (shape.action !== 'judge') return shape;
     const { node, asked } = shape;
-    const object = await getIfPresent<NodeObject>(this.#options, resourcePath('Node', { name: node }));
+    if (isClusterName(node)) return unsuitable('NameOfCluster', nodeOfClusterName(node));
+    const [object, cluster] = await Promise.all([
+      getIfPresent<NodeObject>(this.#options, resourcePath('Node', { name: node })),
+      this.#cluster.namesFor(asked),
+    ]);
     if (object === undefined) {
       const message = 'there is no Node of this name: a kubelet registers it before it asks';
       return { action: 'leave', node, reason: 'NodeUnknown', message };
@@ -61,19 +69,24 @@ export class ServingPolicy implements SignerPolicy {
           .map((source) => source.answer(question)),
       );
     const answers = await ask(false);
-    const verdict = judgeAddresses({ node, asked, answers });
+    const asking = { node, isControlPlane: isControlPlane(object), asked, cluster };
+    const verdict = judgeAddresses({ ...asking, answers });
     if (!canBeCovered(verdict)) return { node, isKnown: true, ...verdict };
     // What is served now counts while it is valid, so that a clock which is behind would believe what has expired.
     const implausible = judgeClock({ clock: await this.#options.clockFacts(false), now: this.#options.clock.now() });
     if (implausible !== undefined && this.#sources.some(({ isCostly = false }) => isCostly))
       return { action: 'leave', node, isKnown: true, reason: 'ClockImplausible', message: implausible.message };
-    return { node, isKnown: true, ...judgeAddresses({ node, asked, answers: [...answers, ...(await ask(true))] }) };
+    return { node, isKnown: true, ...judgeAddresses({ ...asking, answers: [...answers, ...(await ask(true))] }) };
   }
 
   async follow(following: Following): Promise<void> {
     await Promise.all(this.#sources.map(async (source) => source.follow?.(following)));
   }
 }
+
+/** NodeRestriction lets no kubelet set a label of this domain on its Node (plugin/pkg/admission/noderestriction). */
+const isControlPlane = ({ metadata }: NodeObject): boolean =>
+  ['control-plane', 'master'].some((role) => metadata?.labels?.[`node-role.kubernetes.io/${role}`] !== undefined);
 
 function sourceOf(name: string, settings: AddressSettings, options: SourceOptions): AddressSource {
   switch (settings.kind) {

@@ -34,8 +34,8 @@ export const requestingNode = ({ spec }: SigningRequest): string | undefined => 
 
 const wantedGroups = [nodesGroup, 'system:authenticated'];
 
-/** The rules in their order; the first that fails is the reason. */
-export function judgeServingRequest(request: SigningRequest, content: Content): ServingShape {
+/** The rules in their order; the first that fails is the reason. `read`: what it holds, which is asked for after who asks. */
+export function judgeServingRequest(request: SigningRequest, read: () => Content): ServingShape {
   const { username = '', groups = [] } = request.spec;
   const node = requestingNode(request);
   if (node === undefined || !wantedGroups.every((group) => groups.includes(group))) {
@@ -43,6 +43,7 @@ export function judgeServingRequest(request: SigningRequest, content: Content): 
     const wanted = `wanted "${nodePrefix}<node>" in ${quoted(wantedGroups)}: a kubelet asks for itself`;
     return unsuitable('RequesterUnsuitable', `its requester is ${who}, ${wanted}`);
   }
+  const content = read();
   if ('problem' in content) return unsuitable('RequestUnreadable', content.problem);
   const refused =
     judgeSignature(content) ??
@@ -66,7 +67,14 @@ function namesOf({ alternativeNames }: CertificateRequest): readonly AskedName[]
 const isUsable = ({ kind, value }: AskedName): boolean =>
   kind === 'IP' ? isIP(value) !== 0 : dnsSubdomain.test(value) && isIP(value) === 0;
 
+/** A kubelet asks for the names and addresses of one machine. */
+const mostNames = 100;
+
 function judgeNames(content: CertificateRequest): Unsuitable | undefined {
+  if (content.alternativeNames.length > mostNames) {
+    const message = `it asks for ${content.alternativeNames.length} alternative names, wanted ${mostNames} at most: no machine has so many`;
+    return unsuitable('NamesForbidden', message);
+  }
   const others = content.alternativeNames.filter(({ kind }) => kind !== 'DNS' && kind !== 'IP');
   if (others.length > 0) {
     const found = quoted(others.map(({ kind, value }) => `${kind}:${value}`));

@@ -55,9 +55,24 @@ export function untilSilent(facts: NodeFacts): number | undefined {
 
 export const registered = 'was registered';
 
-export function lastSign({ node, renewedAt, heartbeatAt }: KnownNode): readonly [Date, string] {
+/** A time that is still to come says nothing of when it spoke: `futureSign`. */
+export function lastSign({ node, renewedAt, heartbeatAt }: KnownNode, now: Date): readonly [Date, string] {
   let last: readonly [Date, string] = [node.createdAt, registered];
-  if (renewedAt !== undefined && renewedAt >= last[0]) last = [renewedAt, 'last renewed its Lease'];
-  if (heartbeatAt !== undefined && heartbeatAt > last[0]) last = [heartbeatAt, 'last reported its status'];
+  const hasCome = (at: Date | undefined): at is Date => at !== undefined && !isInFuture(at, now);
+  if (hasCome(renewedAt) && renewedAt >= last[0]) last = [renewedAt, 'last renewed its Lease'];
+  if (hasCome(heartbeatAt) && heartbeatAt > last[0]) last = [heartbeatAt, 'last reported its status'];
   return last;
+}
+
+const isInFuture = (at: Date, now: Date): boolean => at.getTime() > now.getTime() + aliveMs.other;
+
+/**
+ * A sign of another machine's node with a time that is still to come: its clock was wrong, or another wrote it. It shows no
+ * life unless it moves, so its silence is waited for. Undefined: there is none.
+ */
+export function futureSign({ own, renewedAt, heartbeatAt }: NodeFacts, now: Date): string | undefined {
+  if (own !== undefined) return undefined;
+  if (renewedAt !== undefined && isInFuture(renewedAt, now)) return `renewed its Lease at ${renewedAt.toISOString()}`;
+  if (heartbeatAt === undefined || !isInFuture(heartbeatAt, now)) return undefined;
+  return `reported its status at ${heartbeatAt.toISOString()}`;
 }

@@ -50,16 +50,17 @@ function rangeOf(text: string): Range | undefined {
   return { network, prefix, family: version === 4 ? 'ipv4' : 'ipv6' };
 }
 
-/** Whether a canonical IP address lies in one of them. */
-export function rangesContain(cidrs: readonly string[], ip: string): boolean {
-  const version = isIP(ip);
-  if (version === 0) return false;
+/** Says of a canonical IP address whether it lies in one of them. */
+export function inRanges(cidrs: readonly string[]): (ip: string) => boolean {
   const list = new BlockList();
   for (const text of cidrs) {
     const range = rangeOf(text);
     if (range !== undefined) list.addSubnet(range.network, range.prefix, range.family);
   }
-  return list.check(ip, version === 4 ? 'ipv4' : 'ipv6');
+  return (ip) => {
+    const version = isIP(ip);
+    return version !== 0 && list.check(ip, version === 4 ? 'ipv4' : 'ipv6');
+  };
 }
 
 /** Where Machines are. Newest version first; the fields that are read are the same in all. */

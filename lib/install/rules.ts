@@ -94,9 +94,16 @@ export function approverClusterRules({ signers, addresses }: ApproverGrant = cli
     { apiGroups: [certificates], resources: ['certificatesigningrequests/approval'], verbs: ['update'] },
     { apiGroups: [certificates], resources: ['signers'], resourceNames, verbs: ['approve'] },
     { apiGroups: [''], resources: ['nodes'], verbs: comparesNodes ? ['get', 'list'] : ['get'] },
+    ...(signers.includes('kubelet-serving') ? clusterNameRules : []),
     ...machineRules(addresses),
   ];
 }
+
+/** Whose names no node is given: Services, by name and by address (lib/approver/cluster-facts.ts). */
+const clusterNameRules: readonly RbacRule[] = [
+  { apiGroups: [''], resources: ['services'], verbs: ['get'] },
+  { apiGroups: ['networking.k8s.io'], resources: ['servicecidrs'], verbs: ['list'] },
+];
 
 /** Machines of this cluster; those of another are read with a credential of that one, which needs the same. */
 function machineRules(addresses: readonly AddressSettings[]): readonly RbacRule[] {

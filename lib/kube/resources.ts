@@ -7,6 +7,8 @@ const registration = '/apis/admissionregistration.k8s.io/v1';
 export const collections = {
   Namespace: '/api/v1/namespaces',
   Node: '/api/v1/nodes',
+  Service: '/api/v1/namespaces/{namespace}/services',
+  ServiceCIDR: '/apis/networking.k8s.io/v1/servicecidrs',
   Secret: '/api/v1/namespaces/{namespace}/secrets',
   ConfigMap: '/api/v1/namespaces/{namespace}/configmaps',
   ServiceAccount: '/api/v1/namespaces/{namespace}/serviceaccounts',
@@ -40,6 +42,9 @@ export function resourcePath(
 ): string {
   return `${collectionPath(kind, namespace)}/${encodeURIComponent(name)}`;
 }
+
+/** A value as a field selector has it (apimachinery, pkg/fields/selector.go, EscapeValue): `a\,b` of `a,b`. */
+export const selectorValue = (value: string): string => value.replaceAll(/[\\,=]/g, String.raw`\$&`);
 
 /** With more in the query. */
 export function withQuery(path: string, parameters: Record<string, string>): string {

@@ -12,8 +12,14 @@ export interface PemBlock {
 
 const begin = /^-----BEGIN ([A-Z0-9 ]+)-----$/;
 const end = /^-----END ([A-Z0-9 ]+)-----$/;
-const blanks = /[ \t]+$/;
 const boundary = /-----(?:BEGIN|END)\b/;
+
+/** No other kind of space: Go's encoding/pem knows none. By a loop: `[ \t]+$` tries each blank of a line that ends in another character. */
+function withoutBlanksAtEnd(line: string): string {
+  let length = line.length;
+  while (length > 0 && (line[length - 1] === ' ' || line[length - 1] === '\t')) length -= 1;
+  return line.slice(0, length);
+}
 
 interface OpenBlock extends Pick<PemBlock, 'label' | 'line'> {
   readonly body: string[];
@@ -45,7 +51,7 @@ export function readPem(text: Uint8Array, subject: string): PemBlock[] {
   const lines = Buffer.from(text).toString('latin1').split(/\r?\n/);
   for (const [index, untrimmed] of lines.entries()) {
     const at = index + 1;
-    const line = untrimmed.replace(blanks, ''); // no other kind of space: Go's encoding/pem knows none
+    const line = withoutBlanksAtEnd(untrimmed);
     const label = begin.exec(line)?.[1];
     if (open === undefined) {
       if (label !== undefined) open = { label, line: at, body: [] };

@@ -54,8 +54,14 @@ export function lifeProblem(
     return 'there is no Node of that name; a machine that was never in the cluster, or was removed from it, is joined (kubeadm join)';
   }
   const heartbeat = node.status?.conditions?.find(({ type }) => type === 'Ready')?.lastHeartbeatTime;
-  const signs = [lease?.spec?.renewTime, heartbeat].map((text) => Date.parse(text ?? ''));
-  const last = Math.max(...signs.filter((ms) => !Number.isNaN(ms)));
+  const latest = now.getTime() + clockSkewMs;
+  const renewed = Date.parse(lease?.spec?.renewTime ?? '');
+  if (renewed > latest) {
+    const ahead = `its Lease was renewed at ${new Date(renewed).toISOString()}, which is still to come: by a clock that is wrong`;
+    return `${ahead}; where its kubelet is dead, delete that: kubectl -n kube-node-lease delete lease NODE. A live one makes it again`;
+  }
+  // A report of the future was made by such a clock, and shows no life; a live kubelet renews its Lease as well.
+  const last = Math.max(...[renewed, Date.parse(heartbeat ?? '')].filter((ms) => ms <= latest));
   // As long as the clocks of machines may differ.
   if (now.getTime() - last >= clockSkewMs) return undefined;
   const at = new Date(last).toISOString();

@@ -64,7 +64,7 @@ function judged({
   };
   const asking = requesterIn(request, requesters);
   if (asking === undefined || isDecided(request)) return { action: 'ignore' };
-  const shape = judgeClientRequest(request, contentOf(request), asking);
+  const shape = judgeClientRequest(request, () => contentOf(request), asking);
   if (shape.action !== 'judge') return shape;
   return judge({
     request,
@@ -328,7 +328,6 @@ describe('judge(): another node', () => {
       'it was registered within a year, whatever its Lease says',
       { node: { createdAt: ago(day) }, renewedAt: ago(400 * day) },
     ],
-    ['it renews its Lease in the future', { node, renewedAt: ago(-day) }],
     ['what was recorded is valid', { node, recorded: recorded(-day), renewedAt: ago(400 * day) }],
     ['that was seen to end, and a later one was recorded', { node, issuedUntil: ago(1), recorded: recorded(-day) }],
     ['what was recorded has expired: that is no proof', { node, recorded: recorded(1), renewedAt: ago(day) }],
@@ -338,6 +337,17 @@ describe('judge(): another node', () => {
     ],
   ])('is left when %s', (_what, facts) => {
     expect(judged({ facts })).toMatchObject(left('CertificateMayBeValid'));
+  });
+
+  const future = [{ renewedAt: ago(-day) }, { heartbeatAt: ago(-3650 * day) }];
+  it.each(future)('is not locked out by a time that is still to come: its silence is waited for (%j)', (signs) => {
+    const facts = { node: { createdAt: ago(999 * day) }, ...signs };
+    const message = expect.stringContaining('which is still to come') as unknown;
+    expect(judged({ facts })).toMatchObject({ ...left('ClockUnconfirmed'), lookAgainMs: 10_000, message });
+    const watched = { signs, lookedMs: 100_000, silentMs: 40_000 };
+    expect(judged({ facts: { ...facts, watched } })).toMatchObject(approved);
+    const moving = { ...facts, watched: { ...watched, silentMs: 0, spokeAfterMs: 90_000 } };
+    expect(judged({ facts: moving })).toMatchObject(left('NodeAlive'));
   });
 
   const approval = { uid: 'u0', at: ago(5 * minute), requestedAt: ago(6 * minute), isIssued: true, knownMs: 0 };

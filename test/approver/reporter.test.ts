@@ -51,21 +51,24 @@ describe('Reporter', () => {
     expect(events).toHaveLength(2);
   });
 
-  it('makes one line and one Event of a flood, with what was left counted, and one line of its end', () => {
+  it('makes one line and one Event of a flood and of each reason in it, the rest counted, and one line of its end', () => {
     for (let turn = 0; turn < 10; turn += 1) {
       reporter.flooded(1000, told('newest').summary);
       for (let count = 0; count < 100; count += 1) reporter.left(told(`${turn}-${count}`), left);
       clock.advance(5000);
     }
-    expect(lines.filter(({ level }) => level !== 'debug')).toMatchObject([{ level: 'warn', event: 'csr.flooded' }]);
-    expect(events).toMatchObject([{ regarding: { name: 'newest' } }]);
+    expect(lines.filter(({ level }) => level !== 'debug')).toMatchObject([
+      { level: 'warn', event: 'csr.flooded' },
+      { level: 'warn', event: 'csr.pending', csr: '0-0' },
+    ]);
+    expect(events).toMatchObject([{ regarding: { name: 'newest' } }, { regarding: { name: '0-0' } }]);
     expect(events[0]?.note).toContain('1000 requests wait');
     // Who gets one is told all the same.
     reporter.approved(told('mine'), 'panda', 'ended');
-    expect(events).toHaveLength(2);
+    expect(events).toHaveLength(3);
     clock.advance(10 * 60_000);
     reporter.flooded(1000, told('later').summary);
-    expect(events[2]?.note).toContain('left so far: NodeUnknown 1000');
+    expect(events[3]?.note).toContain('left so far: NodeUnknown 1000');
     lines.length = 0;
     reporter.flooded(undefined, undefined);
     expect(lines).toMatchObject([{ level: 'info', event: 'csr.flooded' }]);
@@ -73,6 +76,6 @@ describe('Reporter', () => {
     reporter.flooded(undefined, undefined);
     reporter.left(told('after'), left);
     expect(lines).toMatchObject([{}, { level: 'warn', event: 'csr.pending', csr: 'after' }]);
-    expect(events).toHaveLength(4);
+    expect(events).toHaveLength(5);
   });
 });

@@ -3,6 +3,7 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { type AddressVerdict, judgeAddresses, type SourceAnswer } from '../../lib/approver/addresses.ts';
 import { answerOf } from '../../lib/approver/address-sources.ts';
+import { noClusterNames } from '../../lib/approver/cluster-names.ts';
 import { contentOf } from '../../lib/approver/node-facts.ts';
 import type { SigningRequest, Unsuitable } from '../../lib/approver/request.ts';
 import { type AskedName, judgeServingRequest, requestingNode } from '../../lib/approver/serving-request.ts';
@@ -41,9 +42,10 @@ const requestOf = ({ spec = {}, pem = base }: Wish): SigningRequest => ({
 
 function judged(wish: Wish): Unsuitable | AddressVerdict {
   const request = requestOf(wish);
-  const shape = judgeServingRequest(request, contentOf(request));
+  const shape = judgeServingRequest(request, () => contentOf(request));
   if (shape.action !== 'judge') return shape;
-  return judgeAddresses({ ...shape, answers: [answerOf(shape, 'machines', wish.known ?? nodes)] });
+  const answer: SourceAnswer = { ...answerOf(shape, 'nodes', wish.known ?? nodes), namesNode: true };
+  return judgeAddresses({ ...shape, cluster: noClusterNames, answers: [answer] });
 }
 
 const asking = (san: string, more: Partial<RequestOptions> = {}): Promise<string> =>
@@ -153,7 +155,8 @@ describe('a request for a serving certificate is left', () => {
     ['NamesForbidden', `${names},DNS:a_b`, 'DNS:a_b'],
     ['AddressNotOfNode', `${names},IP:10.0.0.2`, 'IP:10.0.0.2'],
     ['AddressNotOfNode', `${names},IP:2001:db8::2`, 'IP:2001:db8::2'],
-    ['AddressNotOfNode', `${names},DNS:kubernetes.default.svc`, 'DNS:kubernetes.default.svc'],
+    ['NameOfCluster', `${names},DNS:kubernetes.default.svc`, 'DNS:kubernetes.default.svc'],
+    ['NamesForbidden', `${names},${Array.from({ length: 101 }, (_, at) => `IP:10.1.0.${at}`).join()}`, '104'],
     ['AddressNotOfNode', 'DNS:node1.loca', 'DNS:node1.loca'],
     ['AddressNotOfNode', 'DNS:x.test', 'DNS:x.test'],
     ['AddressOfOtherNode', `${names},IP:10.0.0.99`, '"10.0.0.99" belongs to node "other"'],
@@ -233,12 +236,15 @@ describe('judgeAddresses(): several sources', () => {
     { kind: 'DNS', value: 'node-1' },
   ];
   const judgeBy = (...answers: readonly SourceAnswer[]): AddressVerdict =>
-    judgeAddresses({ node: 'node-1', asked, answers });
+    judgeAddresses({ node: 'node-1', asked, cluster: noClusterNames, answers });
   const others = new Map([['192.0.2.1', 'node-2']]);
 
-  it('one for each name is enough, and the name of the node goes with any that knows it', () => {
-    expect(judgeBy({ source: 'a', own: ['192.0.2.1'] })).toMatchObject(approved);
-    expect(judgeBy({ source: 'a', own: undefined }, { source: 'b', own: ['192.0.2.1'] })).toMatchObject(approved);
+  it('one for each name is enough, and the name of the node needs one that names nodes by it, or lists it', () => {
+    expect(judgeBy({ source: 'a', own: ['192.0.2.1'], namesNode: true })).toMatchObject(approved);
+    expect(judgeBy({ source: 'a', own: ['192.0.2.1'] })).toMatchObject(left('AddressNotOfNode'));
+    expect(judgeBy({ source: 'a', own: undefined }, { source: 'b', own: ['192.0.2.1', 'node-1'] })).toMatchObject(
+      approved,
+    );
     expect(judgeBy({ source: 'a', own: [] })).toMatchObject(left('AddressNotOfNode'));
     const both = judgeBy({ source: 'a', own: ['192.0.2.1'] }, { source: 'b', own: ['node-1'] });
     expect(both.message).toContain('by a, b');
@@ -259,24 +265,13 @@ describe('judgeAddresses(): several sources', () => {
 
   it('what another node says of itself takes no address from a node that a source knows', () => {
     const claimed: SourceAnswer = { source: 'cidrs', own: undefined, others, isWeak: true };
-    expect(judgeBy(claimed, { source: 'a', own: ['192.0.2.1'] })).toMatchObject(approved);
+    expect(judgeBy(claimed, { source: 'a', own: ['192.0.2.1', 'node-1'] })).toMatchObject(approved);
     expect(judgeBy(claimed, { source: 'a', own: [] })).toMatchObject(left('AddressOfOtherNode'));
-    const given = { source: 'a', own: undefined, others };
+    const given: SourceAnswer = { source: 'a', own: undefined, others };
     expect(judgeBy({ ...claimed, own: ['192.0.2.1'], others: new Map() }, given)).toMatchObject(
       left('AddressOfOtherNode'),
     );
   });
-
-  it.each(['kubernetes', 'kubernetes.default.svc', 'localhost', 'registry.svc.cluster.local'])(
-    'a node that was registered as %s does not get that name by its own word',
-    (node) => {
-      const own = [{ kind: 'DNS', value: node }] as const;
-      const weak: SourceAnswer = { source: 'cidrs', own: ['192.0.2.1'], isWeak: true };
-      expect(judgeAddresses({ node, asked: own, answers: [weak] })).toMatchObject(left('AddressNotOfNode'));
-      const listed = { source: 'nodes', own: [] };
-      expect(judgeAddresses({ node, asked: own, answers: [weak, listed] })).toMatchObject(approved);
-    },
-  );
 
   it('a node that may be several machines is left, whatever else is known', () => {
     const ambiguous = { source: 'm', own: ['192.0.2.1'], ambiguity: 'several Machines' };

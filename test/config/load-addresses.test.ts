@@ -1,6 +1,6 @@
 // Whose names are whose, as it is configured for serving certificates of kubelets.
 import { describe, expect, it } from 'vitest';
-import { type AddressSettings, checkNodeAddresses, rangesContain } from '../../lib/config/address-settings.ts';
+import { type AddressSettings, checkNodeAddresses, inRanges } from '../../lib/config/address-settings.ts';
 import { parseConfig } from '../../lib/config/load.ts';
 import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { errorText } from '../../lib/errors.ts';
@@ -75,7 +75,7 @@ describe('approver.addresses', () => {
   });
 });
 
-describe('rangesContain()', () => {
+describe('inRanges()', () => {
   it.each([
     ['192.0.2.255', true],
     ['192.0.3.0', false],
@@ -83,7 +83,7 @@ describe('rangesContain()', () => {
     ['2001:db8:0:1::', false],
     ['node-1', false],
     ['', false],
-  ])('%s: %s', (ip, isIn) => expect(rangesContain(['192.0.2.0/24', '2001:db8::/64'], ip)).toBe(isIn));
+  ])('%s: %s', (ip, isIn) => expect(inRanges(['192.0.2.0/24', '2001:db8::/64'])(ip)).toBe(isIn));
 });
 
 describe('checkNodeAddresses()', () => {

@@ -32,6 +32,7 @@ import { type ControlPlane, startControlPlane } from '../support/cluster/control
 import { freePorts } from '../support/cluster/ports.ts';
 import { type Line, Tool } from '../support/cluster/recovery-world.ts';
 import { eventually } from '../support/eventually.ts';
+import { machineAddress } from '../support/machine-address.ts';
 
 const namespace = 'kube-cert-recovery';
 const signerName = 'kubernetes.io/kubelet-serving';
@@ -287,19 +288,28 @@ describe('--mode=approver --signers=kubelet-serving', () => {
       ['no-group', (name, host) => ({ ...named(name, host), organization: 'x' }), pki, 'NodeNotInSources'],
       ['fewer-names', (name, host) => ({ ...named(name, host), dnsNames: [] }), pki, 'AddressNotOfNode'],
     ];
-    for (const [at, [what, options, signer, outcome]] of rows.entries()) {
-      const [name, host] = [`served-${what}`, `127.0.1.${at + 1}`];
+    // No node is given a loopback address, so kubelets are asked at one that this machine has to others, one after the other.
+    const host = machineAddress();
+    for (const [what, options, signer, outcome] of rows) {
+      const name = `served-${what}`;
       await register(name, [host], await kubelet(host, await leaf(name, options(name, host), signer)));
       expect(await send({ name, as: name, san: `DNS:${name}.internal,IP:${host}` })).toBe(201);
       expect(await reasonOf(name), name).toBe(outcome);
+      await admin('DELETE', `/api/v1/nodes/${name}`, undefined);
     }
-    expect((await issued('served-valid')).subjectAltName).toBe('DNS:served-valid.internal, IP Address:127.0.1.1');
-    await register('served-nobody', ['127.0.1.99'], 1);
-    expect(await send({ name: 'served-nobody', as: 'served-nobody', san: 'IP:127.0.1.99' })).toBe(201);
+    expect((await issued('served-valid')).subjectAltName).toBe(`DNS:served-valid.internal, IP Address:${host}`);
+    await register('served-nobody', [host], 1);
+    expect(await send({ name: 'served-nobody', as: 'served-nobody', san: `IP:${host}` })).toBe(201);
     expect(await reasonOf('served-nobody')).toBe('NodeNotInSources');
   });
 
   it('leaves what hostile requesters ask for, each by its rule', async () => {
+    await admin('POST', '/api/v1/namespaces', { metadata: { name: 'shop' } });
+    await admin('POST', '/api/v1/namespaces/shop/services', {
+      metadata: { name: 'web' },
+      spec: { ports: [{ port: 443 }] },
+    });
+    await register('web.shop', ['198.51.100.42']);
     await controlPlane.kubectl(
       'create',
       'clusterrolebinding',
@@ -342,10 +352,21 @@ describe('--mode=approver --signers=kubelet-serving', () => {
       ['NamesForbidden', { as: 'listed', san: `${own},DNS:*.example.com` }],
       ['NamesForbidden', { as: 'listed', san: `${own},DNS:192.0.2.12` }],
       ['NamesForbidden', { as: 'listed', san: `${own},otherName:1.2.3;UTF8:x` }],
-      ['AddressNotOfNode', { as: 'listed', san: `${own},DNS:kubernetes.default.svc` }],
-      ['AddressNotOfNode', { as: 'listed', san: `${own},DNS:localhost` }],
-      ['AddressNotOfNode', { as: 'listed', san: `${own},IP:10.96.0.1` }],
-      ['AddressNotOfNode', { as: 'listed', san: `${own},IP:127.0.0.1` }],
+      ['NameOfCluster', { as: 'listed', san: `${own},DNS:kubernetes.default.svc` }],
+      ['NameOfCluster', { as: 'listed', san: `${own},DNS:localhost` }],
+      ['NameOfCluster', { as: 'listed', san: `${own},IP:10.0.0.1` }],
+      ['NameOfCluster', { as: 'listed', san: `${own},IP:127.0.0.1` }],
+      // With a join token and a Machine whose node has not registered, a Node of any name can be made.
+      ['NameOfCluster', { as: 'kubernetes.default.svc', san: 'DNS:kubernetes.default.svc' }],
+      ['NameOfCluster', { as: 'localhost', san: 'DNS:localhost' }],
+      ['NameOfCluster', { as: 'kubernetes.default', san: 'IP:198.51.100.40' }],
+      ['NameOfCluster', { as: 'openshift.default', san: 'DNS:openshift.default' }],
+      ['NameOfCluster', { as: 'x.cluster.local', san: 'DNS:x.cluster.local,IP:198.51.100.41' }],
+      ['NameOfCluster', { as: 'web.shop', san: 'DNS:web.shop,IP:198.51.100.42' }],
+      ['NameOfCluster', { as: 'listed', san: `${own},DNS:localhost-recovery` }],
+      ['NameOfCluster', { as: 'listed', san: `${own},IP:10.0.0.200` }],
+      // A Machine that does not list the name of its node.
+      ['AddressNotOfNode', { as: 'fleet', san: 'DNS:fleet,IP:192.0.2.31' }],
       ['AddressNotOfNode', { as: 'listed', san: `${own},DNS:rival` }],
       ['AddressNotOfNode', { as: 'fleet', san: 'IP:192.0.2.31,IP:203.0.113.31' }],
       ['AddressOfOtherNode', { as: 'listed', san: `${own},IP:192.0.2.12` }],

@@ -67,7 +67,7 @@ export class RecordCases implements AsyncDisposable {
       groups: requester.groups,
     };
     const csr = { metadata: { name: 'csr-1', uid: '1', creationTimestamp: '2026-06-01T00:00:00Z' }, spec };
-    if (judgeClientRequest(csr, contentOf(csr), requester).action !== 'judge')
+    if (judgeClientRequest(csr, () => contentOf(csr), requester).action !== 'judge')
       throw new Error('the request is not suitable');
     parseConfig(inputOf(configuration));
     return new RecordCases(await mkdtemp(join(tmpdir(), 'records-')), bootId(), csr);
@@ -150,7 +150,7 @@ export class RecordCases implements AsyncDisposable {
     new Records([requester], systemClock).see({ ...request, ...certificate });
     requestSummary(request, { nodeOf: askedNode });
     const content = contentOf(request);
-    const verdict = judgeClientRequest(request, content, requester);
+    const verdict = judgeClientRequest(request, () => content, requester);
     const isChanged = next !== this.#csr.spec.request;
     const isProven = !('problem' in content) && content.provesPossession;
     return verdict.action === 'judge' && isChanged && !isProven

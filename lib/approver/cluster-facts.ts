@@ -1,0 +1,97 @@
+// What the cluster says of its own names, for cluster-names.ts: the certificates that kube-apiserver serves now, the ranges
+// of Services, and whether a name that is asked for is a Service's. Throws what keeps it from knowing: then the request waits.
+import { steadyMs } from '../clock.ts';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { list } from '../kube/list.ts';
+import { getIfPresent } from '../kube/objects.ts';
+import { collectionPath, resourcePath } from '../kube/resources.ts';
+import { parseCertificates } from '../pki/certificate.ts';
+import { servedChain } from '../proof/served.ts';
+import { checkedHostname } from '../inventory/values.ts';
+import { type ClusterNames, serviceNameOf } from './cluster-names.ts';
+import type { SourceOptions } from './address-sources.ts';
+import type { AskedName } from './serving-request.ts';
+
+/** The API server's names change when it is set up anew. */
+const staysMs = 10 * 60_000;
+
+type Lasting = Pick<ClusterNames, 'served' | 'serviceRanges'>;
+
+/** networking.k8s.io/v1, since Kubernetes 1.33. */
+interface ServiceCidr {
+  readonly spec?: { readonly cidrs?: readonly string[] };
+}
+
+export class ClusterFacts {
+  readonly #options: SourceOptions;
+  #lasting: { readonly atMs: number; readonly read: Promise<Lasting> } | undefined;
+
+  constructor(options: SourceOptions) {
+    this.#options = options;
+  }
+
+  /** Throws ProofFailed where the API server does not show its certificate, and what its answers throw. */
+  async namesFor(asked: readonly AskedName[]): Promise<ClusterNames> {
+    const [lasting, services] = await Promise.all([this.#read(), this.#servicesOf(asked)]);
+    return { ...lasting, services };
+  }
+
+  #read(): Promise<Lasting> {
+    const nowMs = steadyMs(this.#options.clock);
+    if (this.#lasting !== undefined && nowMs - this.#lasting.atMs < staysMs) return this.#lasting.read;
+    const read = Promise.all([this.#served(), this.#serviceRanges()]).then(([served, serviceRanges]) => ({
+      served,
+      serviceRanges,
+    }));
+    const lasting = { atMs: nowMs, read };
+    this.#lasting = lasting;
+    read.catch(() => {
+      if (this.#lasting === lasting) this.#lasting = undefined;
+    });
+    return read;
+  }
+
+  /** Without a name it shows its default certificate; by the name that pods use, another one where SNI certificates are configured. */
+  async #served(): Promise<ReadonlySet<string>> {
+    const { connection, clock, signal } = this.#options;
+    const { hostname, port } = new URL(connection.server);
+    const host = hostname.replace(/^\[(.*)\]$/, '$1');
+    const names = await Promise.all(
+      ['127.0.0.1', 'kubernetes.default.svc', host].map(async (serverName) => {
+        const pem = await servedChain({ host, port: Number(port || 443), serverName, clock, signal }).catch(
+          (err: unknown) => {
+            const message = `Cannot ask the API server at ${connection.server} which names are its own: ${errorText(err)}`;
+            throw new RecoveryError('ProofFailed', message, { cause: err });
+          },
+        );
+        const [leaf] = parseCertificates(Buffer.from(pem), `the API server at ${connection.server}`);
+        return leaf?.facts.hostnames ?? [];
+      }),
+    );
+    return new Set(names.flat().flatMap((name) => checkedHostname(name) ?? []));
+  }
+
+  async #serviceRanges(): Promise<readonly string[]> {
+    const { connection, signal } = this.#options;
+    const path = collectionPath('ServiceCIDR');
+    try {
+      const { objects } = await list<ServiceCidr>({ connection, path, signal });
+      return objects.flatMap(({ spec }) => spec?.cidrs ?? []);
+    } catch (err) {
+      if (isCode(err, 'KubeNotFound')) return []; // an older API server has no such kind
+      throw err;
+    }
+  }
+
+  async #servicesOf(asked: readonly AskedName[]): Promise<ReadonlySet<string>> {
+    const found = await Promise.all(
+      asked.map(async (one) => {
+        const service = serviceNameOf(one);
+        if (service === undefined) return [];
+        const object = await getIfPresent(this.#options, resourcePath('Service', service));
+        return object === undefined ? [] : [one.value];
+      }),
+    );
+    return new Set(found.flat());
+  }
+}

@@ -1,0 +1,91 @@
+// Names and addresses by which pods and components know the API server and Services. Who has a serving certificate for one
+// of them, signed by the cluster's CA, is the API server to whoever trusts that CA. So no node gets one, whatever a source
+// of `approver.addresses`, or several of them together, say of it. Pure.
+import { inRanges } from '../config/address-settings.ts';
+import { defaultRecoveryServerName } from '../well-known.ts';
+import type { AskedName } from './serving-request.ts';
+
+/** What the cluster itself says of its names. */
+export interface ClusterNames {
+  /** Canonical names and addresses of the certificates that kube-apiserver serves. */
+  readonly served: ReadonlySet<string>;
+  /** Ranges of the addresses of Services. */
+  readonly serviceRanges: readonly string[];
+  /** Of the names that were asked for, those of a Service that exists: `NAME.NAMESPACE`. */
+  readonly services: ReadonlySet<string>;
+}
+
+/** Before anything is known of the cluster. */
+export const noClusterNames: ClusterNames = { served: new Set(), serviceRanges: [], services: new Set() };
+
+/** Unspecified, loopback, link-local (with the metadata services of clouds), multicast, reserved (RFC 6890). */
+const isOfNoMachine = inRanges([
+  '0.0.0.0/8',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '224.0.0.0/3',
+  '::/127',
+  'fe80::/10',
+  'ff00::/8',
+]);
+
+const apiServices = ['kubernetes', 'openshift'];
+const usualDomain = 'cluster.local';
+
+const isBelow = (name: string, domain: string): boolean => name === domain || name.endsWith(`.${domain}`);
+
+/** What every cluster has: its API server, its Services, the machine itself. */
+function isFixed(name: string, domains: readonly string[]): boolean {
+  return (
+    apiServices.some((service) => name === service || name === `${service}.default`) ||
+    /\.svc(?:\.|$)/.test(name) ||
+    ['localhost', 'localdomain', defaultRecoveryServerName, ...domains].some((domain) => isBelow(name, domain)) ||
+    name.startsWith('localhost.')
+  );
+}
+
+/** `kubernetes.default.svc.DOMAIN` stands in the certificate of each API server (kubeadm, OpenShift, RKE2 alike). */
+const domainsOf = ({ served }: ClusterNames): readonly string[] => [
+  usualDomain,
+  ...[...served].flatMap((name) => /^kubernetes\.default\.svc\.(.+)$/.exec(name)?.[1] ?? []),
+];
+
+/** A name of a node, as its client certificate has it: whether it is one by which others know something else. */
+export const isClusterName = (name: string, cluster: ClusterNames = noClusterNames): boolean =>
+  isFixed(name, domainsOf(cluster));
+
+/** The form in which another Service's clients ask for it: `NAME.NAMESPACE`. */
+export function serviceNameOf({ kind, value }: AskedName): { namespace: string; name: string } | undefined {
+  const [name = '', namespace = '', ...rest] = value.split('.');
+  return kind === 'DNS' && namespace !== '' && rest.length === 0 ? { namespace, name } : undefined;
+}
+
+interface Asking {
+  readonly asked: readonly AskedName[];
+  /** An API server runs there: the names of its machine stand in the API server's certificate, too. */
+  readonly isControlPlane: boolean;
+  readonly cluster: ClusterNames;
+}
+
+/** The names that no node may have, each with whose it is. */
+export function clusterNamesIn({ asked, isControlPlane, cluster }: Asking): readonly string[] {
+  const domains = domainsOf(cluster);
+  return asked.flatMap(({ kind, value }) => {
+    const owner =
+      kind === 'IP'
+        ? ownerOfAddress(value, cluster)
+        : isFixed(value, domains)
+          ? 'the API server or Services'
+          : undefined;
+    const found =
+      owner ??
+      (cluster.services.has(value) ? 'a Service' : undefined) ??
+      (!isControlPlane && cluster.served.has(value) ? 'the API server, by the certificate that it serves' : undefined);
+    return found === undefined ? [] : [`${kind}:${value} is of ${found}`];
+  });
+}
+
+function ownerOfAddress(ip: string, { serviceRanges }: ClusterNames): string | undefined {
+  if (isOfNoMachine(ip)) return 'no machine alone';
+  return inRanges(serviceRanges)(ip) ? 'Services' : undefined;
+}
