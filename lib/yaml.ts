@@ -12,8 +12,9 @@ import {
   parseDocument,
   stringify,
   visit,
+  type YAMLError,
+  YAMLParseError,
 } from 'yaml';
-import type { YAMLError } from 'yaml';
 import { RecoveryError } from './errors.ts';
 
 interface YamlFile {
@@ -46,7 +47,23 @@ const byteOrderMark = (buffer: Buffer): number => (buffer.length >= 2 ? buffer.r
 
 function parse(text: string) {
   const lines = new LineCounter();
-  return { doc: parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true }), lines };
+  // Keys are compared below: the package compares each with each, which takes half a minute for twenty thousand.
+  const doc = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
+  visit(doc, { Map: (_, { items }) => void doc.errors.push(...repeatedKeys(items)) });
+  return { doc, lines };
+}
+
+function repeatedKeys(items: readonly { readonly key: unknown }[]): readonly YAMLParseError[] {
+  const seen = new Set<unknown>();
+  return items.flatMap(({ key }) => {
+    if (!isScalar(key)) return [];
+    if (!seen.has(key.value)) {
+      seen.add(key.value);
+      return [];
+    }
+    const [start, end] = key.range ?? [0, 0];
+    return [new YAMLParseError([start, end], 'DUPLICATE_KEY', 'Map keys must be unique')];
+  });
 }
 
 function valueOf(doc: Document): { value: unknown; tooManyAliases: boolean } {

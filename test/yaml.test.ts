@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { RecoveryError } from '../lib/errors.ts';
-import { editYaml, parseYaml, readYaml, toYaml } from '../lib/yaml.ts';
+import { componentMapping, editYaml, parseYaml, readYaml, toYaml } from '../lib/yaml.ts';
 
 const level = (n: number): string => `a${n}: &a${n} [${Array.from({ length: 10 }, () => `*a${n - 1}`).join(', ')}]\n`;
 
@@ -25,6 +25,25 @@ describe('parseYaml()', () => {
     const text = `a0: &a0 [x]\n${level(1)}${level(2)}${level(3)}${level(4)}`;
     expect(() => parseYaml(text)).toThrow('Cannot parse YAML: too many aliases');
     expect(readYaml(text).problems).toEqual([{ line: 1, message: 'Too many aliases' }]);
+  });
+});
+
+describe('what others write', () => {
+  // Where each key is compared with each, so many take minutes.
+  it('has as many keys as it likes', () => {
+    const keys = Array.from({ length: 100_000 }, (_, at) => `key${at}: 1\n`).join('');
+    expect(Object.keys(parseYaml(keys) as object)).toHaveLength(100_000);
+    expect(() => parseYaml(`${keys}key7: 2\n`)).toThrow('DUPLICATE_KEY at line 100001, column 1');
+  });
+
+  it.each([
+    ['lists', '['.repeat(60_000) + ']'.repeat(60_000)],
+    ['mappings', '{a: '.repeat(30_000) + '}'.repeat(30_000)],
+    ['indentation', Array.from({ length: 3000 }, (_, at) => `${' '.repeat(at)}a:\n`).join('')],
+  ])('is refused where %s are nested without end, and ends nothing', (_what, text) => {
+    expect(() => parseYaml(text)).toThrow('Cannot parse YAML: RESOURCE_EXHAUSTION');
+    expect(readYaml(text).problems).not.toEqual([]);
+    expect(componentMapping(text)).toBeUndefined();
   });
 });
 

@@ -18,15 +18,17 @@ export interface ClusterInfo {
 /** Of its kubeconfig in the data. */
 export const clusterInfoKey = 'kubeconfig';
 
-/** A CA certificate has one or two kilobytes. */
+/** A CA certificate has one or two kilobytes, kubeadm's kubeconfig three. */
 const mostBytes = 1 << 16;
 
 /** The bytes of the CA in it, whatever they are; or why there are none. */
 export function publishedAuthority({ data }: ClusterInfo): Buffer | { readonly problem: string } {
   const text: unknown = data?.[clusterInfoKey];
   if (typeof text !== 'string') return { problem: `it has no "${clusterInfoKey}"` };
+  if (text.length > mostBytes) {
+    return { problem: `its "${clusterInfoKey}" has ${text.length} characters, wanted ${mostBytes} at most` };
+  }
   const value = onlyEntries(Buffer.from(text)).cluster?.['certificate-authority-data'];
   if (typeof value !== 'string' || value === '') return { problem: 'its kubeconfig holds no CA' };
-  if (value.length > mostBytes) return { problem: `the CA in it has ${value.length} characters` };
   return isBase64(value) ? Buffer.from(value, 'base64') : { problem: 'the CA in it is not base64' };
 }

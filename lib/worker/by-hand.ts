@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
+import { shellWord } from '../shell-word.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
@@ -40,25 +41,29 @@ export async function requireDeadNode(node: string, { connection, signal, now }:
   const object = await getIfPresent<NodeObject>({ connection, signal }, resourcePath('Node', { name: node }));
   const leasePath = resourcePath('Lease', { namespace: 'kube-node-lease', name: node });
   const lease = await getIfPresent<LeaseObject>({ connection, signal }, leasePath);
-  const problem = lifeProblem(object, lease, now);
+  const problem = lifeProblem({ name: node, object, lease, now });
   if (problem !== undefined) throw cannotMake(node, problem);
 }
 
+interface Life {
+  /** Of the node. */
+  readonly name: string;
+  readonly object: NodeObject | undefined;
+  readonly lease: LeaseObject | undefined;
+  readonly now: Date;
+}
+
 /** Pure. A Lease that was renewed lately is that of a kubelet whose certificate is good. */
-export function lifeProblem(
-  node: NodeObject | undefined,
-  lease: LeaseObject | undefined,
-  now: Date,
-): string | undefined {
-  if (node === undefined) {
+export function lifeProblem({ name, object, lease, now }: Life): string | undefined {
+  if (object === undefined) {
     return 'there is no Node of that name; a machine that was never in the cluster, or was removed from it, is joined (kubeadm join)';
   }
-  const heartbeat = node.status?.conditions?.find(({ type }) => type === 'Ready')?.lastHeartbeatTime;
+  const heartbeat = object.status?.conditions?.find(({ type }) => type === 'Ready')?.lastHeartbeatTime;
   const latest = now.getTime() + clockSkewMs;
   const renewed = Date.parse(lease?.spec?.renewTime ?? '');
   if (renewed > latest) {
     const ahead = `its Lease was renewed at ${new Date(renewed).toISOString()}, which is still to come: by a clock that is wrong`;
-    return `${ahead}; where its kubelet is dead, delete that: kubectl -n kube-node-lease delete lease NODE. A live one makes it again`;
+    return `${ahead}; where its kubelet is dead, delete that: kubectl -n kube-node-lease delete lease ${shellWord(name)}. A live one makes it again`;
   }
   // A report of the future was made by such a clock, and shows no life; a live kubelet renews its Lease as well.
   const last = Math.max(...[renewed, Date.parse(heartbeat ?? '')].filter((ms) => ms <= latest));

@@ -18,9 +18,9 @@ describe('lifeProblem()', () => {
     ['there is no Node', undefined, undefined, /^there is no Node of that name; .*kubeadm join/],
     ['its Lease is fresh', {}, lease(ago(4)), /^its kubelet was heard at 2026-05-31T23:56/],
     ['its status is fresh', node(ago(4)), lease(ago(60)), /^its kubelet was heard/],
-    ['its clock is ahead', {}, lease(ago(-60)), /still to come.*kubectl -n kube-node-lease delete lease NODE/],
+    ['its clock is ahead', {}, lease(ago(-60)), /still to come.*kubectl -n kube-node-lease delete lease worker-1\./],
   ])('says that %s', (_name, object, renewed, message) => {
-    expect(lifeProblem(object, renewed, now)).toMatch(message);
+    expect(lifeProblem({ name: 'worker-1', object, lease: renewed, now })).toMatch(message);
   });
 
   it.each([
@@ -29,7 +29,7 @@ describe('lifeProblem()', () => {
     ['a node whose last report is still to come', node(ago(-60)), undefined],
     ['a Lease without a time', {}, { spec: { renewTime: null } }],
   ])('lets %s have one', (_name, object, renewed) => {
-    expect(lifeProblem(object, renewed, now)).toBeUndefined();
+    expect(lifeProblem({ name: 'worker-1', object, lease: renewed, now })).toBeUndefined();
   });
 });
 
