@@ -1,6 +1,6 @@
 // The extensions of a certificate or a request, read as Go reads them (crypto/x509, parser.go).
-import { isIP } from 'node:net';
 import { DerReader, type DerValue, tags } from './der.ts';
+import { isAscii, isDomain, type NameConstraints, readNameConstraints } from './name-constraints.ts';
 import { canonicalHostname, ipText, nameTags } from './names.ts';
 
 /** Context-specific tags. */
@@ -74,10 +74,9 @@ export interface ExtensionFields {
   /** Hex. */
   readonly subjectKeyId?: string;
   readonly authorityKeyId?: string;
-  /** It says under which policies it was issued. */
-  readonly hasPolicies: boolean;
   /** Of policyConstraints: from so many certificates below it on, each needs a policy (RFC 5280, 4.2.1.11). */
   readonly requireExplicitPolicy?: number;
+  readonly nameConstraints?: NameConstraints;
   /** Critical extensions that are not read here: a verifier must refuse the certificate. */
   readonly unknownCritical: readonly string[];
 }
@@ -112,9 +111,11 @@ export function readExtensions(part: DerReader | undefined, later: Later): Exten
     later.ask('1.24', () => (added = laterReaders[oid]?.(new DerReader(value))));
     return { ...read, ...added };
   });
-  const none = { dnsNames: [], ipAddresses: [], alternativeNames: [], hasPolicies: false };
-  const unknownCritical = list.flatMap(({ oid, critical }) => (critical && !isKnown(oid) ? [oid] : []));
-  return Object.assign({ ...none, unknownCritical }, ...fields) as ExtensionFields;
+  const none = { dnsNames: [], ipAddresses: [], alternativeNames: [] };
+  const all = Object.assign(none, ...fields) as Omit<ExtensionFields, 'unknownCritical'>;
+  const isRead = (oid: string): boolean =>
+    isKnown(oid) && !(oid === nameConstraintsOid && all.nameConstraints?.hasOthers === true);
+  return { ...all, unknownCritical: list.flatMap(({ oid, critical }) => (critical && !isRead(oid) ? [oid] : [])) };
 }
 
 const neverCritical: Readonly<Record<string, string>> = {
@@ -131,7 +132,7 @@ export const usageOids = { serverAuth: '1.3.6.1.5.5.7.3.1', clientAuth: '1.3.6.1
 export const keyUsage = '2.5.29.15';
 export const subjectAltName = '2.5.29.17';
 export const basicConstraints = '2.5.29.19';
-const crlDistributionPoints = '2.5.29.31';
+const nameConstraintsOid = '2.5.29.30';
 
 /** By type, what its value must be, and says. */
 const readers: Readonly<Record<string, Reader>> = {
@@ -141,8 +142,8 @@ const readers: Readonly<Record<string, Reader>> = {
   [keyUsage]: (value) => ({ keyUsage: readKeyUsage(value) }),
   [subjectAltName]: readAlternativeNames,
   [basicConstraints]: (value, later) => ({ basicConstraints: readBasicConstraints(value, later) }),
-  '2.5.29.30': checkNameConstraints,
-  [crlDistributionPoints](value) {
+  [nameConstraintsOid]: (value) => ({ nameConstraints: readNameConstraints(value) }),
+  '2.5.29.31'(value) {
     each(value, 'CRL distribution points', (points) => {
       const point = points.inside(tags.sequence, 'CRL distribution point');
       const uris = point.optional(contextConstructed(0))?.inside(contextConstructed(0), 'CRL distribution point');
@@ -157,7 +158,7 @@ const readers: Readonly<Record<string, Reader>> = {
       return oid.toString('hex');
     });
     if (new Set(seen).size < seen.length) later.note('1.24', 'a certificate policy is there twice');
-    return { hasPolicies: true };
+    return undefined;
   },
   '2.5.29.35'(value) {
     const parts = value.inside(tags.sequence, 'authority key identifier');
@@ -198,7 +199,7 @@ const laterReaders: Readonly<Record<string, (value: DerReader) => Partial<Extens
   },
 };
 
-const isKnown = (oid: string): boolean => oid in laterReaders || (oid in readers && oid !== crlDistributionPoints);
+const isKnown = (oid: string): boolean => oid in laterReaders || oid in readers;
 
 export function readKeyUsage(value: DerReader): KeyUsage {
   const bits = value.bitString('key usage').bytes[0] ?? 0; // bit 0 is the highest
@@ -225,8 +226,6 @@ function int64(value: bigint): number {
   if (BigInt.asIntN(64, value) !== value) throw new RangeError('number out of range');
   return Number(value);
 }
-
-const isAscii = (content: Buffer): boolean => content.every((byte) => byte < 0x80);
 
 /** Without a limit for the size of an arc. */
 function isOid(content: Buffer): boolean {
@@ -260,39 +259,4 @@ function isUri(text: string): boolean {
   if (/[\u0000-\u001f\u007f]/.test(text) || /%(?![0-9A-Fa-f]{2})/.test(text.split('?')[0] ?? '')) return false;
   const host = /^[a-z][a-z0-9+.-]*:\/\/(?:[^/?#]*@)?([^/?#]*)/i.exec(text)?.[1] ?? '';
   return !text.startsWith(':') && (host === '' || isDomain(host, false));
-}
-
-function isDomain(text: string, isConstraint: boolean): boolean {
-  if (text === '') return isConstraint;
-  const labels = (isConstraint && text.startsWith('.') ? text.slice(1) : text).split('.');
-  return /^[!-~]*$/.test(text) && labels.every(({ length }) => length > 0);
-}
-
-function checkNameConstraints(value: DerReader): undefined {
-  const parts = value.inside(tags.sequence, 'name constraints');
-  const [permitted, excluded] = [parts.optional(contextConstructed(0)), parts.optional(contextConstructed(1))];
-  const lists = [permitted, excluded].filter((list) => list !== undefined);
-  if (!value.isEmpty || !parts.isEmpty || !lists.some((list) => !list.isEmpty)) {
-    throw new RangeError('name constraints are empty or damaged');
-  }
-  for (const list of lists) list.all((items) => checkConstraint(items.inside(tags.sequence, 'name constraint').any()));
-}
-
-function checkConstraint({ tag, content }: DerValue): void {
-  const text = content.toString('latin1');
-  const isGood = ((): boolean => {
-    if (tag === nameTags.ip) return isNetwork(content);
-    if (tag === nameTags.dns) return isAscii(content) && isDomain(text, true);
-    if (tag === nameTags.uri) return isAscii(content) && isIP(text) === 0 && isDomain(text, true);
-    if (tag === nameTags.email) return isAscii(content) && (/^[^@]+@/.test(text) || isDomain(text, true));
-    return true;
-  })();
-  if (!isGood) throw new RangeError('a name constraint is damaged');
-}
-
-/** An address and a mask of ones followed by zeros. */
-function isNetwork(content: Buffer): boolean {
-  if (content.length !== 8 && content.length !== 32) return false;
-  const bits = [...content.subarray(content.length / 2)].map((byte) => byte.toString(2).padStart(8, '0')).join('');
-  return /^1*0*$/.test(bits);
 }

@@ -1,9 +1,10 @@
 // Would a Go program (every Kubernetes component) accept this certificate? Path validation as Go's crypto/x509 does
 // it, with every certificate of a trust file as a root, intermediates and expired ones included: names as bytes,
-// signatures, dates of the whole chain, CA flag and key usage, path length, extended key usages, host name.
-// Pure. Not done: name constraints, which no control plane's CA carries.
+// signatures, dates of the whole chain, CA flag and key usage, path length, extended key usages, host name,
+// name constraints. Pure.
 import { isIP } from 'node:net';
 import { type Certificate, isSame } from './certificate.ts';
+import { constraintProblem } from './name-constraints.ts';
 import { canonicalHostname, dnsNameCovers } from './names.ts';
 
 export interface ChainQuestion {
@@ -42,6 +43,8 @@ export function verifyChain(question: ChainQuestion): ChainAnswer {
   const problem =
     dateProblem(leaf, at) ??
     extensionProblem(leaf) ??
+    keyProblem(leaf) ??
+    policyProblem(leaf, 0) ??
     (hostname === undefined ? undefined : hostnameProblem(leaf, hostname));
   if (problem !== undefined) return { ok: false, reason: problem };
   const reason = searchProblem([leaf], { ...question, checks: { left: mostChecks } });
@@ -87,7 +90,9 @@ function searchProblem(chain: Chain, question: Search): string | undefined {
       extensionProblem(parent) ??
       signingProblem(last, parent, isRoot) ??
       lengthProblem(chain, parent) ??
-      policyProblem(chain, parent, isRoot) ??
+      keyProblem(parent) ??
+      (isRoot ? undefined : policyProblem(parent, chain.length)) ??
+      constrainedProblem(chain, parent) ??
       searchProblem([...chain, parent], question);
     if (problem === undefined) return undefined;
     found ??= problem;
@@ -127,13 +132,33 @@ function lengthProblem(chain: Chain, parent: Certificate): string | undefined {
 }
 
 /**
- * Of a root Go looks at no policies (1.24 and later; before, it refused these extensions where they are critical). Whether
- * a leaf with policies has the right ones is not judged here.
+ * Of a root Go looks at no policies (1.24 and later; before, it refused these extensions where they are critical). Where a
+ * certificate below it demands one, no chain is taken: stricter than Go, which then compares them along the chain.
  */
-function policyProblem(chain: Chain, parent: Certificate, isRoot: boolean): string | undefined {
-  const { requireExplicitPolicy: after } = parent.fields;
-  if (isRoot || after === undefined || after > chain.length || chain[0].fields.hasPolicies) return undefined;
-  return `${nameOf(parent)} demands a certificate policy, and ${nameOf(chain[0])} has none`;
+function policyProblem(certificate: Certificate, below: number): string | undefined {
+  const { requireExplicitPolicy: after } = certificate.fields;
+  if (after === undefined || after > below) return undefined;
+  return `${nameOf(certificate)} demands certificate policies, which are not compared here`;
+}
+
+/** Go refuses to verify with a smaller key (crypto/rsa, 1.24); a leaf's verifies the handshake. */
+const leastRsaBits = 1024;
+
+function keyProblem(certificate: Certificate): string | undefined {
+  const { asymmetricKeyType, asymmetricKeyDetails } = certificate.x509.publicKey;
+  const bits = asymmetricKeyDetails?.modulusLength ?? leastRsaBits;
+  if (asymmetricKeyType !== 'rsa' || bits >= leastRsaBits) return undefined;
+  return `${nameOf(certificate)} has an RSA key of ${bits} bits, wanted ${leastRsaBits} at least`;
+}
+
+function constrainedProblem(chain: Chain, parent: Certificate): string | undefined {
+  const { nameConstraints } = parent.fields;
+  if (nameConstraints === undefined) return undefined;
+  for (const link of chain) {
+    const problem = constraintProblem(link.fields.alternativeNames, nameConstraints);
+    if (problem !== undefined) return `${nameOf(parent)} has name constraints against ${nameOf(link)}: ${problem}`;
+  }
+  return undefined;
 }
 
 function usageProblem(chain: Chain, usage: ChainQuestion['usage']): string | undefined {

@@ -4,6 +4,8 @@ package main
 
 import (
 	"bufio"
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -25,6 +27,10 @@ type question struct {
 	// Of a leaf: PEM of who may have signed it, and when that is asked, in seconds since the epoch.
 	Roots []byte `json:"roots"`
 	At    int64  `json:"at"`
+	// Of a chain: PEM of what comes along with the leaf, and what it is to be used for.
+	Intermediates []byte `json:"intermediates"`
+	Usage         string `json:"usage"`
+	Hostname      string `json:"hostname"`
 }
 
 type answer struct {
@@ -129,6 +135,34 @@ func verified(text, roots []byte, at int64) answer {
 	return answer{Accepted: true}
 }
 
+// How a component verifies its peer in a handshake (crypto/tls): the chain, its usage and name, and the size of the leaf's key,
+// with which the handshake is signed.
+func chain(asked question) answer {
+	leaf, err := certutil.ParseCertsPEM(asked.Content)
+	if err != nil {
+		return refused(err)
+	}
+	trusted, between := x509.NewCertPool(), x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(asked.Roots) {
+		return refused(fmt.Errorf("no root"))
+	}
+	between.AppendCertsFromPEM(asked.Intermediates)
+	usages := map[string]x509.ExtKeyUsage{"": x509.ExtKeyUsageAny, "serverAuth": x509.ExtKeyUsageServerAuth, "clientAuth": x509.ExtKeyUsageClientAuth}
+	options := x509.VerifyOptions{
+		Roots: trusted, Intermediates: between, CurrentTime: time.Unix(asked.At, 0),
+		KeyUsages: []x509.ExtKeyUsage{usages[asked.Usage]}, DNSName: asked.Hostname,
+	}
+	if _, err := leaf[0].Verify(options); err != nil {
+		return refused(err)
+	}
+	if key, ok := leaf[0].PublicKey.(*rsa.PublicKey); ok {
+		if _, err := rsa.EncryptPKCS1v15(rand.Reader, key, []byte("size")); err != nil {
+			return refused(err)
+		}
+	}
+	return answer{Accepted: true}
+}
+
 func bytesOf(texts []string) [][]byte {
 	found := [][]byte{}
 	for _, one := range texts {
@@ -207,6 +241,8 @@ func ask(asked question) answer {
 		return certificateRequest(asked.Content)
 	case "leaf":
 		return verified(asked.Content, asked.Roots, asked.At)
+	case "chain":
+		return chain(asked)
 	}
 	return answer{Reason: "unknown kind " + asked.Kind}
 }

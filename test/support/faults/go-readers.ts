@@ -11,12 +11,15 @@ import { compile, findGo, cacheRoot } from '../cluster/go-build.ts';
 import { createProgress } from '../cluster/progress.ts';
 
 export interface GoQuestion {
-  readonly kind: 'certificate' | 'pair' | 'bundle' | 'pool' | 'etcdBundle' | 'kubeconfig' | 'request' | 'leaf';
+  readonly kind:
+    'certificate' | 'pair' | 'bundle' | 'pool' | 'etcdBundle' | 'kubeconfig' | 'request' | 'leaf' | 'chain';
   readonly content: Uint8Array;
   /** Of a pair. */
   readonly key?: Uint8Array;
   /** Of a leaf: PEM of the CAs that may have signed it, and when that is asked. */
   readonly by?: { readonly roots: Uint8Array; readonly at: Date };
+  /** Of a chain, with `by`: PEM of what comes along with the leaf, and what it is to be used for. */
+  readonly along?: { readonly intermediates: Uint8Array; readonly usage?: string; readonly hostname?: string };
 }
 
 /** Bytes in base64. */
@@ -101,9 +104,10 @@ export async function askGo(
   const ended = Promise.withResolvers<number | null>();
   child.once('error', (err) => ended.reject(err)).once('close', (code) => ended.resolve(code));
   const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64');
-  for (const { kind, content, key, by } of questions) {
+  for (const { kind, content, key, by, along } of questions) {
     const signed = by && { roots: base64(by.roots), at: Math.floor(by.at.getTime() / 1000) };
-    const question = { kind, content: base64(content), ...(key && { key: base64(key) }), ...signed };
+    const chain = along && { ...along, intermediates: base64(along.intermediates) };
+    const question = { kind, content: base64(content), ...(key && { key: base64(key) }), ...signed, ...chain };
     child.stdin.write(`${JSON.stringify(question)}\n`);
   }
   child.stdin.end();
