@@ -37,14 +37,12 @@ export function offerProblem({ target, offered, present, authorities, now }: Off
   if (present !== undefined && notAfter <= present.facts.notAfter) return 'it ends no later than the one that is there';
   const unfit = unfitness(target, offered.facts) ?? namesProblem(target, offered, present);
   if (unfit !== undefined) return unfit;
-  // Of a CA that is not here its name is all that can be compared; one with the name of ours must be ours.
+  // Anybody can write the name of a CA, and the id of its key: without the CA nobody knows who has signed it.
   const { issuer } = offered.fields;
   const isFormer = present?.fields.issuer.der.equals(issuer.der) === true;
-  const isOurs = authorities.some(({ fields: { subject } }) => subject.der.equals(issuer.der));
-  if (target.mayBeOfOthers === true && isFormer && !isOurs) {
-    const [key, formerKey] = [offered.fields.authorityKeyId, present?.fields.authorityKeyId];
-    if (key === formerKey) return undefined;
-    return 'its CA has the name of the former one and another key, so nobody here knows whether its readers trust it';
+  const isHere = authorities.some(({ fields: { subject } }) => subject.der.equals(issuer.der));
+  if (target.mayBeOfOthers === true && isFormer && !isHere) {
+    return `its CA "${offered.facts.issuer}" is not on this machine, so its signature cannot be verified; put it in place by hand`;
   }
   const answer = verifyChain({ leaf: offered, intermediates: [], roots: authorities, at: now });
   return answer.ok ? undefined : `the CA on this machine would not verify it, ${answer.reason}`;
