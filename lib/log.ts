@@ -86,6 +86,7 @@ export type LogEvent =
   | 'csr.failed'
   | 'csr.flooded'
   | 'record.failed'
+  | 'record.full'
   | 'event.dropped';
 
 interface Fields {

@@ -33,22 +33,48 @@ export function parseRecorded(text: string): RecordedCertificate {
 /** What an object of the API may hold is 1 MiB, and the names stand in it twice (metadata.managedFields). */
 const mostCharacters = 700_000;
 
-/** The entries with what is newer; undefined: nothing is. At the bound those go that ended longest ago. */
+export interface Room {
+  /** Of names and entries together. */
+  readonly most: number;
+  /** Names of which there is no Node. */
+  readonly gone: ReadonlySet<string>;
+}
+
+const enough: Room = { most: mostCharacters, gone: new Set() };
+
+/**
+ * The entries with what is newer; undefined: nothing is. Where there is no room, names without a Node go, those first whose
+ * end is the strangest; an entry of a Node never goes, and then a new name finds no room.
+ */
 export function withIssued(
   entries: Recorded,
   issued: readonly IssuedCertificate[],
-  most = mostCharacters,
+  { most, gone }: Room = enough,
 ): Recorded | undefined {
   const news = issued.filter((one) => isNews(entries, one));
   if (news.length === 0) return undefined;
-  const all = { ...entries };
-  for (const one of news) if (isNews(all, one)) all[one.node] = `${one.notAfter.toISOString()} ${one.key}`;
-  let size = 0;
-  const endOf = (text: string): number => parseRecorded(text).until?.getTime() ?? -Infinity;
-  const kept = Object.entries(all)
-    .toSorted(([, a], [, b]) => endOf(b) - endOf(a))
-    .filter(([node, text]) => (size += node.length + text.length) <= most);
-  return Object.fromEntries(kept.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  const all = new Map(Object.entries(entries));
+  for (const one of news) {
+    if (isNews(Object.fromEntries(all.has(one.node) ? [[one.node, all.get(one.node) ?? '']] : []), one))
+      all.set(one.node, `${one.notAfter.toISOString()} ${one.key}`);
+  }
+  let size = sizeOf(all);
+  const isNew = ([node]: readonly [string, string]): boolean => !Object.hasOwn(entries, node);
+  for (const entry of [...byStrangeness(all).filter(([node]) => gone.has(node)), ...[...all].filter(isNew)]) {
+    if (size <= most) break;
+    if (all.delete(entry[0])) size -= lengthOf(entry);
+  }
+  return Object.fromEntries([...all].toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+const lengthOf = ([node, text]: readonly [string, string]): number => node.length + text.length;
+const sizeOf = (entries: Iterable<readonly [string, string]>): number =>
+  [...entries].reduce((sum, entry) => sum + lengthOf(entry), 0);
+
+/** Those that cannot be read, then those that end last: an end that no certificate has was invented. */
+function byStrangeness(entries: Iterable<readonly [string, string]>): readonly (readonly [string, string])[] {
+  const endOf = ([, text]: readonly [string, string]): number => parseRecorded(text).until?.getTime() ?? Infinity;
+  return [...entries].toSorted((a, b) => endOf(b) - endOf(a));
 }
 
 function isNews(entries: Recorded, { node, notAfter }: IssuedCertificate): boolean {
@@ -68,6 +94,9 @@ export async function readIssued(access: RecordAccess): Promise<(node: string) =
     return text === undefined ? undefined : parseRecorded(text);
   };
 }
+
+/** A time, a blank, a hash in hex. */
+const longestEntry = 24 + 1 + 64;
 
 /** A kubelet that has just got its first certificate registers its Node; what has none by then is no node's. */
 const registersMs = 10 * 60_000;
@@ -143,8 +172,30 @@ export class IssuedCertificates {
     }
     this.#forget(known);
     if (ready.length === 0) return;
+    const gone = await this.#namesWithoutNode(before, ready);
     // After a conflict what is left is written at the next attempt.
-    if ((await record.write((entries) => withIssued(entries, ready))) === 'noted') this.#forget(ready);
+    const write = (entries: Recorded): Recorded | undefined => {
+      const next = withIssued(entries, ready, { most: mostCharacters, gone });
+      const left = ready.filter(({ node }) => next !== undefined && !Object.hasOwn(next, node));
+      if (left.length > 0)
+        this.#options.log.warn('record.full', { count: left.length, configMap: issuedCertificatesName });
+      return next;
+    };
+    if ((await record.write(write)) === 'noted') this.#forget(ready);
+  }
+
+  /** Asked only where there is no room for what is new, and of so many that there is. */
+  async #namesWithoutNode(entries: Recorded, ready: readonly IssuedCertificate[]): Promise<ReadonlySet<string>> {
+    const more = ready.reduce((sum, { node }) => sum + node.length + longestEntry, 0);
+    let excess = sizeOf(Object.entries(entries)) + more - mostCharacters;
+    const gone = new Set<string>();
+    for (const [node, text] of excess > 0 ? byStrangeness(Object.entries(entries)) : []) {
+      if (excess <= 0) break;
+      if (await this.#isNode(node)) continue;
+      gone.add(node);
+      excess -= lengthOf([node, text]);
+    }
+    return gone;
   }
 
   /** Unless a newer one was seen meanwhile. */

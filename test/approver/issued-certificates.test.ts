@@ -45,17 +45,17 @@ describe('withIssued()', () => {
     expect(withIssued(entries, [])).toBeUndefined();
     expect(withIssued(entries, [issued('panda', '2026-03-01', other), issued('panda', '2026-02-01')])).toBeUndefined();
   });
-  it('lets go what ended longest ago where there is no room', () => {
+  it('lets go names without a Node where there is no room, and never one of a Node', () => {
     const full = Object.fromEntries(
       Array.from({ length: 10 }, (_, day) => [`node-${day}`, `2026-01-0${day}T00:00:00.000Z ${key}`]),
     );
-    const size = Object.entries(full).reduce((sum, [name, text]) => sum + name.length + text.length, 0);
-    const after = withIssued(full, [issued('new', '2026-02-01')], size) ?? {};
-    expect(Object.keys(after)).toEqual(['new', ...Array.from({ length: 9 }, (_, day) => `node-${day + 1}`)].toSorted());
-  });
-  it('stays below what an object may hold with the longest names', () => {
-    const many = Array.from({ length: 5000 }, (_, count) => issued(`${count}`.padStart(253, 'n'), '2026-02-01'));
-    expect(JSON.stringify(withIssued({}, many)).length).toBeLessThan(1 << 20);
+    const invented = { invented: `2030-01-01T00:00:00.000Z ${key}`, 'no-entry': 'x' };
+    const most = Object.entries(full).reduce((sum, [name, text]) => sum + name.length + text.length, 0) + 100;
+    const news = [issued('new', '2026-02-01')];
+    const gone = new Set(Object.keys(invented));
+    const after = withIssued({ ...full, ...invented }, news, { most, gone }) ?? {};
+    expect(Object.keys(after)).toEqual([...Object.keys(full), 'new'].toSorted());
+    expect(withIssued(full, news, { most: most - 101, gone: new Set() })).toEqual(full);
   });
 });
 
@@ -121,6 +121,26 @@ describe('IssuedCertificates', () => {
     world.nodes.add('never');
     await keeper.write();
     expect(Object.keys(world.data ?? {})).toEqual(['late']);
+  });
+
+  it('makes room by names of which there is no Node, and says where there is none', async () => {
+    const world = new World();
+    const name = (count: number): string => `${count}`.padStart(251, 'n');
+    const entry = `2030-01-01T00:00:00.000Z ${key}`;
+    const entries = Array.from({ length: 2059 }, (_, count): [string, string] => [name(count), entry]);
+    world.data = Object.fromEntries(entries);
+    for (let count = 0; count < 2059; count += 1) if (count !== 7) world.nodes.add(name(count));
+    const keeper = world.keeper();
+    keeper.see(issued('panda', '2026-03-01'), true);
+    await keeper.write();
+    expect(Object.keys(world.data)).toContain('panda');
+    expect(Object.keys(world.data)).not.toContain(name(7));
+    expect(Object.keys(world.data)).toHaveLength(2059);
+    keeper.see(issued('tiger'.padStart(250, 't'), '2026-03-01'), true);
+    world.nodes.add('panda');
+    await keeper.write();
+    expect(world.said).toMatchObject([{ event: 'record.full' }]);
+    expect(Object.keys(world.data)).toHaveLength(2059);
   });
 
   it('tries again what another has overtaken', async () => {
