@@ -40,9 +40,9 @@ export interface Scan {
   readonly files: ReadonlyMap<string, PublishedFile>;
   /** Visible names that are links through `..data`, as publish makes them. */
   readonly links: ReadonlySet<string>;
-  /** Other visible names: plain files and links of an earlier tool. */
+  /** Other visible names: plain files and links of an earlier tool; links through `..data` where that is a directory. */
   readonly foreign: readonly string[];
-  /** Visible directories; never touched, and in the way if a key has that name. */
+  /** Visible directories, and `..data` where it is one: in the way of a link, if a key has that name. */
   readonly directories: readonly string[];
   /** Hidden names that nothing leads to: superseded or half-written generations, stale temporary names. */
   readonly leftovers: readonly string[];
@@ -118,7 +118,11 @@ async function scanOnce(disk: Disk, directory: string, opens: boolean): Promise<
     disk.readdir(directory, { withFileTypes: true }),
     linkTarget(disk, join(directory, dataLink)),
   ]);
-  const [inUse, links] = await Promise.all([generationAt(scanning, target), linksOf(scanning, entries)]);
+  const isDirectory = entries.some((entry) => entry.name === dataLink && entry.isDirectory());
+  const [inUse, links] = await Promise.all([
+    generationAt(scanning, target),
+    isDirectory ? new Set<string>() : linksOf(scanning, entries),
+  ]);
   const hidden = entries.filter(({ name }) => name.startsWith('..'));
   const visible = entries.filter(({ name }) => !name.startsWith('..'));
   const foreign = visible.filter((entry) => !entry.isDirectory() && !links.has(entry.name));
@@ -134,7 +138,7 @@ async function scanOnce(disk: Disk, directory: string, opens: boolean): Promise<
     ...inUse,
     links,
     foreign: names(foreign),
-    directories: names(directories),
+    directories: [...names(directories), ...(isDirectory ? [dataLink] : [])],
     leftovers: names(leftovers),
   };
 }
