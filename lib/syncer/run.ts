@@ -90,7 +90,9 @@ async function recheck(destination: Destination, options: SyncerOptions, report:
     await clock.sleep(recheckMs, signal);
     if (signal.aborted) return;
     summary.tell(() => syncSummary(report()));
-    if (!dryRun) await destination.repair();
+    if (dryRun) continue;
+    await destination.repair();
+    await destination.hold().catch(() => undefined); // who cannot have it says so when there is something to write
   }
 }
 
