@@ -2,7 +2,7 @@
 // or an earlier tool left. It never follows a name out of what it promises. With `opens` it first gives this process
 // back what modes shut it out of: it runs without any capability, so a mode stops it even as root, but the owner of a
 // file may always change its mode. What belongs to another user cannot be repaired: its content is unknown.
-import type { Dirent, Stats } from 'node:fs';
+import { type Dirent, type Stats, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
@@ -96,6 +96,18 @@ export async function scan(disk: Disk, directory: string, opens = false): Promis
 /** Whether the names in the directory are still those of the scan: all its changes set the time of the directory. */
 export async function isCurrent(disk: Disk, directory: string, { stamp }: Scan): Promise<boolean> {
   return stampOf(await disk.stat(directory)) === stamp;
+}
+
+/**
+ * Differs once a name has come, gone or been replaced in the object's directory or in the generation in use: what is cheap
+ * enough to be looked at all the time. Empty where nothing can be seen.
+ */
+export function namesStamp(directory: string): string {
+  try {
+    return [directory, join(directory, dataLink)].map((path) => stampOf(statSync(path))).join();
+  } catch {
+    return '';
+  }
 }
 
 interface Scanning {
