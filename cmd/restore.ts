@@ -69,6 +69,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
     const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed: tell });
     const asItWas = wanted.unusable !== undefined;
     const marking = { resolved, markers, options: { ...options, asItWas }, signal: io.signal };
+    await lock.confirm();
     const outcome = await restoreMarked(wanted, marking);
     io.stdout.write(outcomeText(outcome, wanted) + (outcome === 'restored' ? restartText(wanted, resolved) : ''));
     return outcome === 'conflict' ? exitCodes.failed : exitCodes.done;

@@ -11,6 +11,7 @@
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
+import type { Lock } from '../host/lock.ts';
 import { type StaticPod, staticPods } from '../components.ts';
 import { defaultNamespace, podContainers } from '../install/accounts.ts';
 import { type Api, applyManifest, fieldManager, type Manifest, manifestText } from '../install/apply.ts';
@@ -71,7 +72,7 @@ interface Adoption extends AdoptOptions {
  * ReadFailed, MaterialInvalid, ProofFailed: each names what to do.
  */
 export async function runAdopt(options: AdoptOptions): Promise<readonly WebhookFinding[]> {
-  const adopt = async (): Promise<readonly WebhookFinding[]> => {
+  const adopt = async (lock?: Lock): Promise<readonly WebhookFinding[]> => {
     const adoption = await planAdoption(options);
     const webhooks = await findWebhooks(adoption);
     const adoptable = await requireAdoptable(adoption);
@@ -79,8 +80,10 @@ export async function runAdopt(options: AdoptOptions): Promise<readonly WebhookF
     if (options.dryRun) await printPlan(adoption, adoptable);
     else {
       await applyRights(adoption, adoptable);
-      await writeMachine(adoption, await adoptObjects(adoption), adoptable);
-      await changeStaticPods(adoption);
+      const material = await adoptObjects(adoption);
+      await lock?.confirm();
+      await writeMachine(adoption, material, adoptable);
+      await changeStaticPods({ ...adoption, lock });
     }
     return webhooks;
   };
@@ -207,7 +210,7 @@ async function writeBootstrapKubeconfig(adoption: Adoption): Promise<void> {
 }
 
 /** One after the other, each seen to run before the next. */
-async function changeStaticPods(adoption: Adoption): Promise<void> {
+async function changeStaticPods(adoption: Adoption & { readonly lock: Lock | undefined }): Promise<void> {
   const { additions, directory, print } = adoption;
   let recorded = await recordedAdditions(directory);
   for (const addition of additions) {

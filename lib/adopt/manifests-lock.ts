@@ -12,7 +12,7 @@ import type { Api } from '../install/apply.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import { machineLeaseSeconds } from '../restart/decide.ts';
 import { MachineLease } from '../restart/machine-lease.ts';
-import { acquireLock } from '../host/lock.ts';
+import { acquireLock, type Lock } from '../host/lock.ts';
 import { refuseBesideKubeadm } from '../host/sole-writer.ts';
 import { digestOf, type PodAddition } from './static-pods.ts';
 import { defaultLockDir } from '../well-known.ts';
@@ -36,13 +36,13 @@ export function manifestsLockDirectory(lockDir: string): string {
 /** Throws AlreadyRunning when another process changes them or kubeadm runs, WriteFailed, and what `work` throws. */
 export async function withManifestsLock<T>(
   { lockDir, clock, refuseBesideOthers = refuseBesideKubeadm }: ManifestsLocking,
-  work: () => Promise<T>,
+  work: (lock: Lock) => Promise<T>,
 ): Promise<T> {
   const guards = 'the manifests of static pods';
   const lock = await acquireLock({ directory: manifestsLockDirectory(lockDir), clock, guards });
   try {
     refuseBesideOthers();
-    return await work();
+    return await work(lock);
   } finally {
     await lock.release();
   }

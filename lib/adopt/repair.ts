@@ -18,6 +18,7 @@ import { digestAnnotation } from '../install/install-record.ts';
 import { adoptionFile } from '../install/layout.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Log } from '../log.ts';
+import type { Lock } from '../host/lock.ts';
 import { refuseBesideKubeadm } from '../host/sole-writer.ts';
 import { requireKubeadmFlags } from './guard.ts';
 import {
@@ -82,7 +83,7 @@ export async function runRepair(options: RepairOptions): Promise<RepairOutcome> 
   const { directory, dryRun, log } = options;
   const seen = await readRecord(directory);
   if (seen === undefined || (await findDrift(seen)).length === 0) return nothing;
-  return withManifestsLock(options, async () => {
+  return withManifestsLock(options, async (lock) => {
     const record = await readRecord(directory);
     const drifted = record === undefined ? [] : await findDrift(record);
     for (const { addition, path, message } of drifted) {
@@ -99,7 +100,7 @@ export async function runRepair(options: RepairOptions): Promise<RepairOutcome> 
       return nothing;
     }
     try {
-      return await repairAll({ ...options, record, connection });
+      return await repairAll({ ...options, record, connection, lock });
     } finally {
       await connection.close();
     }
@@ -109,6 +110,7 @@ export async function runRepair(options: RepairOptions): Promise<RepairOutcome> 
 interface Repairing extends RepairOptions {
   readonly record: AdoptionRecord;
   readonly connection: KubeConnection;
+  readonly lock: Lock;
 }
 
 async function repairAll(repairing: Repairing): Promise<RepairOutcome> {
@@ -141,7 +143,7 @@ async function repairAll(repairing: Repairing): Promise<RepairOutcome> {
 
 async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
   const { addition, path } = drift;
-  const { record, connection, lockDir, timeoutMs, clock, signal } = repairing;
+  const { record, connection, lock, lockDir, timeoutMs, clock, signal } = repairing;
   const { pod } = addition;
   await requireFiles(addition);
   if (await hasFailed(lockDir, drift)) {
@@ -161,6 +163,7 @@ async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
       leaseSeenFile: join(manifestsLockDirectory(lockDir), 'kube-apiserver-restart.seen'),
       timeoutMs,
       clock,
+      lock,
     });
   } catch (err) {
     if (isCode(err, 'ProofFailed') && !signal.aborted) await noteFailure(lockDir, drift);

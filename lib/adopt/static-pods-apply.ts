@@ -7,6 +7,7 @@ import { readRegularFile } from '../disk/files.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import type { StaticPod } from '../components.ts';
 import { podContainers } from '../install/accounts.ts';
+import type { Lock } from '../host/lock.ts';
 import { digestAnnotation } from '../install/install-record.ts';
 import { editManifest } from '../restart/manifest.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
@@ -23,6 +24,8 @@ interface StaticPodMachine extends RestartLeaseWait, Pick<KubeadmDirectories, 'k
   readonly pullTimeoutMs?: number;
   /** What must be done between the manifest and the moment when the pod can be seen to run. */
   readonly beforeWait?: () => Promise<void>;
+  /** Of the manifests: the pod before may have taken minutes. */
+  readonly lock?: Pick<Lock, 'confirm'> | undefined;
 }
 
 const pollMs = 250;
@@ -54,6 +57,7 @@ async function changeNow(
   const path = manifestPath(machine, pod);
   const read = (bytes: Buffer): PodManifest => podManifest(bytes, pod, path);
   const former = await readMirrorPod(machine.api, pod, machine.nodeName).catch(() => undefined);
+  await machine.lock?.confirm();
   const { outcome, before, after } = await editManifest(path, (bytes) => {
     const present = read(bytes);
     const wanted = change(present);

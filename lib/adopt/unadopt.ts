@@ -4,6 +4,7 @@
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
+import type { Lock } from '../host/lock.ts';
 import { staticPods } from '../components.ts';
 import { fieldManager } from '../install/apply.ts';
 import { namesIn, readIfPresent, removeDirectory, removeFile } from '../install/existing-files.ts';
@@ -24,11 +25,12 @@ import { removeFrom } from './static-pods.ts';
 
 /** Throws MaterialInvalid when kubeadm's files cannot be used, AlreadyRunning, and what changing a static pod throws. */
 export async function runUnadopt(options: MachineOptions): Promise<void> {
-  const giveBack = async (): Promise<void> => {
+  const giveBack = async (lock?: Lock): Promise<void> => {
     await requireWayBack(options);
+    await lock?.confirm();
     // First of all: from here on no timer adds again what is taken out below, also when this run dies.
     if (!options.dryRun) await removeRecord(options.directory);
-    await giveBackPods(options);
+    await giveBackPods(options, lock);
   };
   await (options.dryRun ? giveBack() : withManifestsLock(options, giveBack));
 }
@@ -45,10 +47,10 @@ async function requireWayBack(options: MachineOptions): Promise<void> {
   }
 }
 
-async function giveBackPods(options: MachineOptions): Promise<void> {
+async function giveBackPods(options: MachineOptions, lock: Lock | undefined): Promise<void> {
   const { connection, directory, kubernetesDir, nodeName, clock, signal, dryRun, print } = options;
   const done = dryRun ? 'Would change' : 'Changed';
-  const machine = { api: { connection, signal }, kubernetesDir, nodeName, clock, print };
+  const machine = { api: { connection, signal }, kubernetesDir, nodeName, clock, print, lock };
   const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
   // One that names files of ours is ours. It goes last, so a run that was killed in between is completed.
   const isBegun = (await readIfPresent(bootstrap, 'kubeconfig'))?.includes(directory) === true;

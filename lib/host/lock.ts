@@ -7,7 +7,10 @@
 //   1. listen under a hidden name, then rename it: a visible socket that refuses is dead, not about to listen
 //   2. ask all others: one that holds the lock wins; of two that still try, the lower name wins
 //   3. from then on answer that the lock is held
+// A socket can be removed, with all that lies in its directory: then its process shuts nobody out any more. So whoever
+// holds the lock looks for it before each write, and competes again where it has gone.
 import { randomBytes } from 'node:crypto';
+import { lstatSync, type Stats } from 'node:fs';
 import { chmod, lstat, open, readdir, rename, rm } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
 import { createConnection, createServer } from 'node:net';
@@ -19,6 +22,11 @@ import { attempt, realDisk } from '../disk/disk.ts';
 import { makeMissing } from '../disk/files.ts';
 
 export interface Lock {
+  /**
+   * To be called before each write: takes the lock again where it was taken away. Throws AlreadyRunning when another process
+   * holds it by now, WriteFailed when the directory cannot be used; the next call tries again.
+   */
+  confirm(): Promise<void>;
   release(): Promise<void>;
 }
 
@@ -45,13 +53,41 @@ const longestSocketPath = 107;
 
 /** Throws AlreadyRunning when another process holds the lock, WriteFailed when the directory cannot be used. */
 export async function acquireLock(options: LockOptions): Promise<Lock> {
+  let taken: Promise<Taken> | undefined = take(options);
+  await taken;
+  let confirming: Promise<void> | undefined;
+  const confirm = async (): Promise<void> => {
+    const former = await taken;
+    if (former?.isThere() === true) return;
+    taken = undefined;
+    await former?.release();
+    const next = await take(options);
+    taken = Promise.resolve(next);
+  };
+  return {
+    confirm: () => (confirming ??= confirm().finally(() => (confirming = undefined))),
+    release: async () => {
+      await confirming?.catch(() => undefined);
+      await (await taken)?.release();
+    },
+  };
+}
+
+interface Taken {
+  /** Whether the socket is still where others find it. */
+  isThere(): boolean;
+  release(): Promise<void>;
+}
+
+/** Resolves once this process holds the lock. Throws as acquireLock. */
+async function take(options: LockOptions): Promise<Taken> {
   const { directory } = options;
   const name = `${randomBytes(8).toString('hex')}${suffix}`;
   const path = join(directory, name);
   let state: State = 'trying';
   let handle: FileHandle | undefined;
   const locking = { code: 'WriteFailed', action: 'lock', what: 'directory', directory, remains: '' } as const;
-  const server = await attempt(locking, async () => {
+  const { server, own } = await attempt(locking, async () => {
     await prepare(directory);
     const hidden = `.${name}`;
     try {
@@ -59,7 +95,7 @@ export async function acquireLock(options: LockOptions): Promise<Lock> {
       if (Buffer.byteLength(join(directory, hidden)) > longestSocketPath) handle = await open(directory, 'r');
       const listening = await listen(socketPath(directory, hidden, handle), () => state);
       await rename(join(directory, hidden), path); // 1
-      return listening;
+      return { server: listening, own: await lstat(path) };
     } catch (err) {
       await handle?.close();
       throw err;
@@ -78,7 +114,17 @@ export async function acquireLock(options: LockOptions): Promise<Lock> {
     throw err;
   }
   state = 'held'; // 3
-  return { release };
+  return { isThere: () => isSame(path, own), release };
+}
+
+/** What cannot be looked at is no reason to believe that it has gone: nobody else can use it either. */
+function isSame(path: string, { dev, ino }: Stats): boolean {
+  try {
+    const present = lstatSync(path);
+    return present.dev === dev && present.ino === ino;
+  } catch (err) {
+    return !['ENOENT', 'ENOTDIR'].includes(systemCode(err) ?? '');
+  }
 }
 
 function socketPath(directory: string, name: string, handle: FileHandle | undefined): string {

@@ -2,7 +2,7 @@
 // or an earlier tool left. It never follows a name out of what it promises. With `opens` it first gives this process
 // back what modes shut it out of: it runs without any capability, so a mode stops it even as root, but the owner of a
 // file may always change its mode. What belongs to another user cannot be repaired: its content is unknown.
-import type { Dirent, Stats } from 'node:fs';
+import { type Dirent, type Stats, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
@@ -40,9 +40,9 @@ export interface Scan {
   readonly files: ReadonlyMap<string, PublishedFile>;
   /** Visible names that are links through `..data`, as publish makes them. */
   readonly links: ReadonlySet<string>;
-  /** Other visible names: plain files and links of an earlier tool. */
+  /** Other visible names: plain files and links of an earlier tool; links through `..data` where that is a directory. */
   readonly foreign: readonly string[];
-  /** Visible directories; never touched, and in the way if a key has that name. */
+  /** Visible directories, and `..data` where it is one: in the way of a link, if a key has that name. */
   readonly directories: readonly string[];
   /** Hidden names that nothing leads to: superseded or half-written generations, stale temporary names. */
   readonly leftovers: readonly string[];
@@ -98,6 +98,18 @@ export async function isCurrent(disk: Disk, directory: string, { stamp }: Scan):
   return stampOf(await disk.stat(directory)) === stamp;
 }
 
+/**
+ * Differs once a name has come, gone or been replaced in the object's directory or in the generation in use: what is cheap
+ * enough to be looked at all the time. Empty where nothing can be seen.
+ */
+export function namesStamp(directory: string): string {
+  try {
+    return [directory, join(directory, dataLink)].map((path) => stampOf(statSync(path))).join();
+  } catch {
+    return '';
+  }
+}
+
 interface Scanning {
   readonly disk: Disk;
   readonly directory: string;
@@ -118,7 +130,11 @@ async function scanOnce(disk: Disk, directory: string, opens: boolean): Promise<
     disk.readdir(directory, { withFileTypes: true }),
     linkTarget(disk, join(directory, dataLink)),
   ]);
-  const [inUse, links] = await Promise.all([generationAt(scanning, target), linksOf(scanning, entries)]);
+  const isDirectory = entries.some((entry) => entry.name === dataLink && entry.isDirectory());
+  const [inUse, links] = await Promise.all([
+    generationAt(scanning, target),
+    isDirectory ? new Set<string>() : linksOf(scanning, entries),
+  ]);
   const hidden = entries.filter(({ name }) => name.startsWith('..'));
   const visible = entries.filter(({ name }) => !name.startsWith('..'));
   const foreign = visible.filter((entry) => !entry.isDirectory() && !links.has(entry.name));
@@ -134,7 +150,7 @@ async function scanOnce(disk: Disk, directory: string, opens: boolean): Promise<
     ...inUse,
     links,
     foreign: names(foreign),
-    directories: names(directories),
+    directories: [...names(directories), ...(isDirectory ? [dataLink] : [])],
     leftovers: names(leftovers),
   };
 }

@@ -1,9 +1,10 @@
 // Takes a published object away: its files (unpublish), or only our layout, so that plain files are there again (giveBack).
 import { dirname, join } from 'node:path';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
-import { syncDirectory, writeNewFile } from '../disk/files.ts';
+import { syncDirectory } from '../disk/files.ts';
+import { hiddenName, makeRoom, replaceByFile } from './make-room.ts';
 import { dataLink, type ObjectDirectory, scan, type Scan } from './scan.ts';
-import { type FileMode, hiddenName } from './writer.ts';
+import type { FileMode } from './writer.ts';
 
 const removedPrefix = 'removed';
 
@@ -42,17 +43,11 @@ export async function pruneRemoved({ directory, what, disk = realDisk }: ObjectD
 export async function giveBack(object: ObjectDirectory & { readonly mode: FileMode }): Promise<void> {
   const { directory, what, mode, disk = realDisk } = object;
   await attempt({ code: 'WriteFailed', action: 'give back', what, directory }, async () => {
-    const seen = await scan(disk, directory);
+    let seen = await scan(disk, directory);
     if (!seen.present) return;
+    if (await makeRoom({ disk, directory, entries: {}, mode }, seen)) seen = await scan(disk, directory);
     for (const [name, bytes] of linkedFiles(directory, seen)) {
-      const temporary = join(directory, hiddenName('file'));
-      try {
-        await writeNewFile(disk, temporary, bytes, { mode });
-        await disk.rename(temporary, join(directory, name));
-      } catch (err) {
-        await disk.rm(temporary, { force: true }).catch(() => undefined);
-        throw err;
-      }
+      await replaceByFile(disk, join(directory, name), { bytes, mode });
     }
     await syncDirectory(disk, directory); // before the generation goes: the plain files are durable
     const hidden = seen.generation === undefined ? seen.leftovers : [dataLink, seen.generation, ...seen.leftovers];

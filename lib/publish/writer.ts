@@ -8,11 +8,11 @@
 //  3. write and fsync each file   7. fsync the object's directory          11. fsync the object's directory
 //  4. fsync the generation        8. visible links of new keys
 //
-// Plain files of an earlier tool are taken over between 2 and 3.
+// Plain files of an earlier tool, and directories that have the name of a key or of `..data`, are taken over between 2
+// and 3.
 // Step 10 is not tidiness: kube-apiserver watches the inodes of the files it loaded and reads again only when the old
 // ones are really gone. Its price: who followed `..data` at the very instant of the flip may get one ENOENT from that
 // open (about one in a million opens under constant flips), as with every mounted Secret; the next open succeeds.
-import { randomBytes } from 'node:crypto';
 import { basename, dirname, join } from 'node:path';
 import { systemClock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
@@ -20,6 +20,7 @@ import type { Entries } from '../store/store.ts';
 import { attempt, realDisk, unlessAbsent, type Disk } from '../disk/disk.ts';
 import { directoryMode, ensureDirectory, syncDirectory, writeNewFile } from '../disk/files.ts';
 import { namesProblem, nameProblem } from './file-names.ts';
+import { hiddenName, makeRoom } from './make-room.ts';
 import { asEntries, dataLink, isCurrent, type ObjectDirectory, scan, type Scan, visibleContent } from './scan.ts';
 
 export type FileMode = 0o600 | 0o644;
@@ -48,7 +49,7 @@ export async function publish(publication: Publication, scanned?: Scan): Promise
     const isStale =
       scanned === undefined || hasContent(scanned, entries) || !(await isCurrent(disk, directory, scanned));
     let seen = isStale ? await scan(disk, directory) : scanned; // 2
-    checkDirectories(writing, seen);
+    if (await makeRoom(writing, seen)) seen = await scan(disk, directory);
     const foreign = seen.foreign.filter((name) => Object.hasOwn(entries, name));
     if (foreign.length > 0) {
       await takeOver(writing, { ...seen, foreign });
@@ -80,7 +81,6 @@ export async function compare(publication: Publication, scanned?: Scan): Promise
   checkNames(publication);
   return attempt({ code: 'WriteFailed', action: 'publish', what, directory }, async () => {
     const seen = scanned ?? (await scan(disk, directory));
-    checkDirectories(publication, seen);
     if (!hasContent(seen, entries)) {
       return { difference: 'written', published: asEntries(await visibleContent(disk, directory, seen)) };
     }
@@ -99,14 +99,6 @@ function checkNames({ directory, what, entries }: Publication): void {
       ? namesProblem(Object.keys(entries))
       : `its name ${ownProblem}; a bare directory name is wanted`;
   if (problem !== undefined) throw new RecoveryError('MaterialInvalid', `Cannot publish ${what}: ${problem}`);
-}
-
-function checkDirectories({ directory, what, entries }: Publication, { directories }: Scan): void {
-  const inTheWay = directories.find((name) => Object.hasOwn(entries, name));
-  if (inTheWay === undefined) return;
-  const path = join(directory, inTheWay);
-  const message = `Cannot publish ${what}: "${path}" is a directory where a file is wanted; move it away`;
-  throw new RecoveryError('WriteFailed', message, { details: { path } });
 }
 
 /** Whether the generation in use holds these entries and nothing else. */
@@ -211,9 +203,6 @@ async function replaceByLink(disk: Disk, path: string, target: string): Promise<
   });
 }
 
-/** Unique: a stale one of a crash never makes a later write fail with EEXIST. */
-export const hiddenName = (purpose: string): string => `..${purpose}.${randomBytes(6).toString('hex')}`;
-
 /**
  * Runs `call`, which makes something in `directory` under a name that no other run uses. What could not be made is gone:
  * its failure names the place that it was for, so that the same one again is no news.
@@ -255,10 +244,11 @@ async function removeLeftovers(disk: Disk, directory: string, names: readonly st
 /** Removes superseded and half-written generations and stale temporary names. Returns how many. Throws WriteFailed. */
 export async function prune({ directory, what, disk = realDisk }: ObjectDirectory, scanned?: Scan): Promise<number> {
   return attempt({ code: 'WriteFailed', action: 'prune', what, directory }, async () => {
-    const { generation, links, leftovers } = scanned ?? (await scan(disk, directory));
-    // Links without a generation: `..data` was taken away, and a leftover may be the last good state. publish
-    // clears up once it has written a generation.
-    if (leftovers.length === 0 || (generation === undefined && links.size > 0)) return 0;
+    const { generation, links, directories, leftovers } = scanned ?? (await scan(disk, directory));
+    // Links without a generation: `..data` was taken away or is a directory, and a leftover may be the last good state.
+    // publish clears up once it has written a generation.
+    const isOpen = generation === undefined && (links.size > 0 || directories.includes(dataLink));
+    if (leftovers.length === 0 || isOpen) return 0;
     await syncDirectory(disk, directory); // the flip that superseded them may not be durable yet
     await removeLeftovers(disk, directory, leftovers);
     await syncDirectory(disk, directory);

@@ -3,6 +3,7 @@
 // others go on, independent ones side by side. What happened is returned as values: nothing is thrown, nothing logged.
 import { prepareSigning } from '../pki/encode.ts';
 import { RecoveryError, errorText } from '../errors.ts';
+import type { Lock } from '../host/lock.ts';
 import type { IssuedPair, ResolvedArtefact, Resolved } from '../inventory/model.ts';
 import type { Issued } from '../issue/ingredients.ts';
 import { make } from '../issue/issue.ts';
@@ -48,6 +49,8 @@ interface Execution {
   readonly sources?: Sources | undefined;
   /** Why files of this host may not be written now. */
   readonly diskRefused?: RecoveryError | undefined;
+  /** Of the files of this host, where it is held. */
+  readonly lock?: Pick<Lock, 'confirm'> | undefined;
   /** Told of each step as it ends. */
   readonly onStep?: (result: StepResult) => void;
 }
@@ -114,6 +117,7 @@ async function step({ artefact, decision, results, material, execution }: Step):
     const seen = version === undefined ? 'absent' : { version };
     const { certificates: made, ...next } = issued;
     certificates = made;
+    if (isFile(artefact.location)) await execution.lock?.confirm();
     const outcome = await store.write(artefact.location, next, seen, signal);
     if (outcome === 'written') material.set(artefact.name, next);
     keptKeys?.delete(artefact.name); // in use, or another writer's is

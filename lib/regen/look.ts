@@ -41,6 +41,8 @@ export interface LookOptions extends ClockSources {
    * so that a process that lasts shuts nobody out.
    */
   readonly lockDisk?: () => Promise<Lock>;
+  /** The one that is held for the whole run. */
+  readonly lock?: Lock | undefined;
   /** Taken before files that are still valid are renewed; answers why that has to wait. See RenewalLease. */
   readonly renewalLease?: { readonly take: () => Promise<string | undefined> } | undefined;
   /** Asked before each look that writes files. Throws AlreadyRunning beside a writer that takes no lock. */
@@ -142,7 +144,14 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
       journal.decided(plan, ({ location }) => only(location));
       const onStep = journal.stepped.bind(journal);
       const { sources } = options;
-      const how = { keys: keyPool, keptKeys, keyAlgorithm, sources, diskRefused: guard.refused };
+      const how = {
+        keys: keyPool,
+        keptKeys,
+        keyAlgorithm,
+        sources,
+        diskRefused: guard.refused,
+        lock: guard.lock ?? options.lock,
+      };
       const steps = dryRun ? [] : await execute({ resolved, plan, gathered, store, ...how, now, signal, onStep });
       known.dated(steps);
       unfinished = ownWork(unfinished, steps, gathered.facts);

@@ -41,7 +41,7 @@ export async function runRegen(options: RegenOptions): Promise<RegenReport> {
   const api = locations === 'disk' ? [] : artefacts.filter(({ location }) => !isFile(location));
   const lock = disk.length > 0 && !dryRun && once ? await lockDisk?.() : undefined;
   try {
-    return await loop(options, disk, api);
+    return await loop({ ...options, lock }, disk, api);
   } finally {
     keyPool.drop();
     await lock?.release();

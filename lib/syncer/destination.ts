@@ -61,14 +61,19 @@ export class Destination {
     }
   }
 
-  /** Resolves when this process holds the lock; after a failure the next call tries again. Throws AlreadyRunning, WriteFailed. */
+  /**
+   * Resolves when this process holds the lock: it may have been removed with the directory that it lies in. After a failure
+   * the next call tries again. Throws AlreadyRunning, WriteFailed.
+   */
   async hold(): Promise<void> {
-    this.#holding ??= this.#acquire();
     const holding = this.#holding;
+    if (holding !== undefined) return this.#lock(async () => (await holding).confirm());
+    const acquiring = this.#lock(() => this.#acquire());
+    this.#holding = acquiring;
     try {
-      await holding;
+      await acquiring;
     } catch (err) {
-      if (this.#holding === holding) this.#holding = undefined;
+      if (this.#holding === acquiring) this.#holding = undefined;
       throw err;
     }
   }
@@ -78,13 +83,18 @@ export class Destination {
     await lock?.release();
   }
 
-  #acquire(): Promise<Lock> {
+  async #acquire(): Promise<Lock> {
     const [destination, { clock }] = [this.#path, this.#options];
+    const guards = `files below "${destination}"`;
+    return acquireLock({ directory: join(destination, lockDirectory), clock, guards });
+  }
+
+  #lock<T>(call: () => Promise<T>): Promise<T> {
+    const destination = this.#path;
     const what = `destination directory "${destination}"`;
     return attempt({ code: 'WriteFailed', action: 'lock', what, directory: destination }, async () => {
       await ensureDirectory(realDisk, destination); // the lock's own mode is not for its parents
-      const guards = `files below "${destination}"`;
-      return acquireLock({ directory: join(destination, lockDirectory), clock, guards });
+      return call();
     });
   }
 

@@ -51,6 +51,14 @@ const problemOf = (err: RecoveryError, what: string): string =>
  * cannot be read here is written with a warning; a pair of which both halves can be read must be one.
  */
 function opaqueFacts(entries: Entries, what: string): MaterialFacts {
+  const blank = [certificateKey, privateKeyKey, caBundleKey].find((key) => isBlank(entries[key]));
+  return { ...readOpaque(entries, what), ...(blank !== undefined && { blank }) };
+}
+
+const isBlank = (bytes?: Uint8Array): boolean =>
+  bytes !== undefined && !Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).includes('-----BEGIN');
+
+function readOpaque(entries: Entries, what: string): MaterialFacts {
   const { [certificateKey]: certificate, [privateKeyKey]: key, [caBundleKey]: bundle } = entries;
   try {
     if (certificate !== undefined && key !== undefined) return pairFacts(entries, what);

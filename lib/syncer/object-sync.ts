@@ -7,7 +7,7 @@ import { apiKinds } from '../kube/resources.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import type { Log, LogFields, Running } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
-import { scan, type Scan } from '../publish/scan.ts';
+import { namesStamp, scan, type Scan } from '../publish/scan.ts';
 import { prune } from '../publish/writer.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import type { ApiObject } from './material.ts';
@@ -61,6 +61,8 @@ export class ObjectSync {
   #status: SyncStatus;
   /** The resourceVersion whose content is on disk, as far as known. */
   #published: string | undefined;
+  /** Of the names on disk, as the last pass has left them; undefined while one runs, or has failed. */
+  #stamp: string | undefined;
   #pruned = false;
   #failures = 0;
   /** Since when it has been missing; `reported` once an operator was called. */
@@ -81,6 +83,11 @@ export class ObjectSync {
   offer(state: ObjectState<ApiObject>): void {
     this.#newest = state;
     this.#wake.call();
+  }
+
+  /** To be called often: what was taken away on disk since the last pass is put back at once. */
+  look(): void {
+    if (this.#stamp !== undefined && namesStamp(this.#options.object.directory) !== this.#stamp) this.#wake.call();
   }
 
   /** Follows the states that are offered until the signal aborts. Never rejects. */
@@ -111,11 +118,13 @@ export class ObjectSync {
   async pass(suggested?: ObjectState<ApiObject>): Promise<SyncStatus> {
     const { clock, signal, metrics, onLooked } = this.#options;
     const began = clock.now().getTime();
+    this.#stamp = undefined;
     try {
       const [synced, published] = [this.#status.resourceVersion, this.#published];
       const scanned = await this.#scan();
       const result = await syncObject({ ...this.#options, scanned, suggested, synced, published });
       this.#failures = 0;
+      this.#stamp = namesStamp(this.#options.object.directory);
       this.#report(result, clock.now().getTime() - began);
     } catch (err) {
       if (signal.aborted) return this.#status;

@@ -13,6 +13,8 @@ export interface MaterialFacts {
   readonly problem?: { readonly reason: 'unreadable' | 'mismatchedPair'; readonly message: string };
   /** Of an opaque object: what is not as its keys promise. It is written all the same. */
   readonly warning?: string;
+  /** Of an opaque object: the entry for certificates or a key in which there is no PEM at all. */
+  readonly blank?: string;
   /** When its certificates are valid: of a pair the leaf, of a bundle each. */
   readonly validity?: readonly Pick<CertificateFacts, 'notBefore' | 'notAfter'>[] | undefined;
 }
@@ -88,14 +90,15 @@ function refusal(
   if (missing.length > 0) {
     return refuse('missingKey', `it holds no ${quoted(missing)}, only ${quoted(keys.toSorted())}`);
   }
-  // Half of a pair in a Secret is an accident, and publishing it would take the other half away from its reader. Where an
-  // opaque object has no pair on disk that works, nothing is taken away.
+  // Half of a pair in a Secret is an accident, and publishing it would take the other half away from its reader; so is an
+  // empty entry. Where an opaque object has nothing on disk that works, nothing is taken away.
   const half = [certificateKey, privateKeyKey].filter((key) => keys.includes(key));
   const takesAway = expects.kind !== 'opaque' || (disk.material !== undefined && isValid(disk.material, now));
   if (location.kind === 'secret' && half.length === 1 && takesAway) {
     const absent = half[0] === certificateKey ? privateKeyKey : certificateKey;
     return refuse('missingKey', `it holds ${quoted(half)} without "${absent}"`);
   }
+  if (material.blank !== undefined && takesAway) return refuse('empty', `its ${quoted([material.blank])} holds no PEM`);
   if (material.problem !== undefined) return refuse(material.problem.reason, material.problem.message);
   return undefined;
 }

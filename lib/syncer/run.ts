@@ -78,8 +78,18 @@ async function follow(
     const onStatus = (status: WatchStatus): void => watches.set(what, status);
     return [watchObject({ ...location, connection, onState, onStatus, clock, log, signal }), sync.run()];
   });
-  await Promise.all([recheck(destination, options, report), ...follows]);
+  await Promise.all([recheck(destination, options, report), look(syncs, options), ...follows]);
   return report();
+}
+
+/** Well within a second a path that has vanished is back. Never rejects. */
+const lookMs = 500;
+
+async function look(syncs: readonly ObjectSync[], { clock, signal }: SyncerOptions): Promise<void> {
+  while (!signal.aborted) {
+    await clock.sleep(lookMs, signal);
+    for (const sync of syncs) sync.look();
+  }
 }
 
 /** Beside the objects' own rechecks, with a line a day that says how all of them stand. Never rejects. */
@@ -90,7 +100,9 @@ async function recheck(destination: Destination, options: SyncerOptions, report:
     await clock.sleep(recheckMs, signal);
     if (signal.aborted) return;
     summary.tell(() => syncSummary(report()));
-    if (!dryRun) await destination.repair();
+    if (dryRun) continue;
+    await destination.repair();
+    await destination.hold().catch(() => undefined); // who cannot have it says so when there is something to write
   }
 }
 

@@ -246,6 +246,7 @@ async function publish(
       const present = await holderAt(location, store, signal);
       const next = present && followedBy(present.certificates, known, clock.now());
       if (present === undefined || next === undefined) continue; // another run was faster
+      await lock.confirm();
       const entries = { [present.entry]: Buffer.from(next.map(({ pem }) => pem).join('')) };
       if ((await writeNoted(location, { entries, annotations: {} }, present.found, options)) === 'conflict') {
         throw cannotFollow(present, 'it has just been changed; run it again', 'WriteFailed');

@@ -108,6 +108,7 @@ async function publish(
     const present = await lookAt(location, options);
     const entries = next(present);
     if (entries === undefined) return 'valid';
+    await lock.confirm();
     const outcome = await writeNoted(location, { entries, annotations: {} }, present.found ?? 'absent', options);
     if (outcome === 'written') return 'renewed';
     const problem = `"${pathOf(location)}" has just been changed; run it again`;

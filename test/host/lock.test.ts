@@ -1,5 +1,5 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { chmod, mkdir, mkdtemp, readdir, rm, stat, utimes } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -101,5 +101,38 @@ it('acquireLock() is not stopped by what a killed process left', async () => {
   expect(await readdir(directory)).toHaveLength(1);
   const lock = await acquireLock({ directory, clock });
   expect(await readdir(directory)).toHaveLength(1);
+  await lock.release();
+});
+
+it('confirm() takes a lock again that was taken away, and lets the process that has it meanwhile write', async () => {
+  const lock = await acquireLock({ directory, clock });
+  await lock.confirm();
+  const own = await readdir(directory);
+  await rm(directory, { recursive: true });
+  await Promise.all([lock.confirm(), lock.confirm()]);
+  expect(await readdir(directory)).toHaveLength(1);
+  expect(await readdir(directory)).not.toEqual(own);
+  await expect(acquireLock({ directory, clock })).rejects.toMatchObject({ code: 'AlreadyRunning' });
+
+  await rm(directory, { recursive: true });
+  const other = await acquireLock({ directory, clock });
+  await expect(lock.confirm()).rejects.toMatchObject({ code: 'AlreadyRunning' });
+  await expect(lock.confirm()).rejects.toMatchObject({ code: 'AlreadyRunning' });
+  await other.confirm();
+  await other.release();
+  await lock.confirm();
+  await lock.release();
+  expect(await readdir(directory)).toEqual([]);
+});
+
+it('confirm() sees that another directory lies where its own was, and that its socket alone has gone', async () => {
+  const lock = await acquireLock({ directory, clock });
+  await rename(directory, `${directory}.away`);
+  await mkdir(directory, { mode: 0o700 });
+  await lock.confirm();
+  expect(await readdir(directory)).toHaveLength(1);
+  for (const name of await readdir(directory)) await rm(join(directory, name));
+  await lock.confirm();
+  await expect(acquireLock({ directory, clock })).rejects.toMatchObject({ code: 'AlreadyRunning' });
   await lock.release();
 });

@@ -8,6 +8,8 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
+  rmSync,
   statSync,
   truncateSync,
   writeFileSync,
@@ -114,6 +116,55 @@ test('an update is on disk by the watch, no poll brings it, and the newest one s
   await putObject(controlPlane, object, pairContent(second));
   await shows(destinationDir, object, pairContent(second));
 }, 300_000);
+
+test('what is deleted on disk is back without an event, a poll or a hint of anybody', async () => {
+  const namespace = await newNamespace();
+  const object = { kind: 'secret', namespace, name: 'serving' } as const;
+  const content = pairContent(first);
+  await putObject(controlPlane, object, content);
+  const destinationDir = newDestination();
+  const directory = join(destinationDir, 'secrets', object.name);
+  await using syncing = await startSyncing({
+    controlPlane,
+    destinationDir,
+    artefacts: [opaque(object)],
+    recheckMs: 86_400_000,
+  });
+  for (const gone of [
+    () => destinationDir,
+    () => directory,
+    () => join(directory, '..data'),
+    () => join(directory, 'tls.key'),
+    () => join(directory, readlinkSync(join(directory, '..data'))),
+    () => join(directory, readlinkSync(join(directory, '..data')), 'tls.crt'),
+  ]) {
+    await shows(destinationDir, object, content);
+    rmSync(gone(), { recursive: true });
+  }
+  await shows(destinationDir, object, content);
+  await eventually(() => expect(syncing.health().ok).toBe(true));
+});
+
+test('a syncer whose lock was deleted writes nothing while another one has the destination', async () => {
+  const object = { kind: 'secret', namespace: await newNamespace(), name: 'serving' } as const;
+  await putObject(controlPlane, object, pairContent(first));
+  const options = {
+    controlPlane,
+    destinationDir: newDestination(),
+    artefacts: [opaque(object)],
+    recheckMs: 86_400_000,
+  };
+  await using former = await startSyncing(options);
+  await shows(options.destinationDir, object, pairContent(first));
+  rmSync(join(options.destinationDir, '.lock'), { recursive: true });
+  await using present = await startSyncing(options);
+  await eventually(() => expect(present.health().ok).toBe(true));
+  await putObject(controlPlane, object, pairContent(second));
+  await shows(options.destinationDir, object, pairContent(second));
+  const written = ({ log }: typeof former): number => log.filter(({ event }) => event === 'sync.written').length;
+  await eventually(() => expect(former.health().ok).toBe(true)); // it sees what the other has written
+  expect([written(former), written(present)]).toEqual([1, 1]);
+});
 
 describe('what is wrong in the API never replaces the last good files', () => {
   const good = { secret: (): Content => pairContent(first), configMap: (): Content => ({ 'ca-bundle.crt': bundle() }) };

@@ -168,16 +168,6 @@ describe('publish()', () => {
       expect(layoutProblems(publication.directory, pair)).toEqual([]);
     },
   );
-
-  test('refuses a key whose name a directory has', async () => {
-    const publication = await published();
-    mkdirSync(join(publication.directory, 'ca.crt'));
-    await expect(publish({ ...publication, entries: entriesOf(2, [...pair, 'ca.crt']) })).rejects.toMatchObject({
-      code: 'WriteFailed',
-      message: expect.stringContaining('ca.crt" is a directory where a file is wanted; move it away'),
-    });
-    expect(pairGeneration(publication.directory)).toBe('1');
-  });
 });
 
 describe('publish() of a directory that was scanned before', () => {

@@ -74,6 +74,51 @@ describe('a process that lasts', () => {
   });
 });
 
+describe('a lock that was deleted with its directory', () => {
+  /** After the first write; counts those that begin when `then` has resolved. */
+  function afterFirst(then: () => Promise<void>): { readonly store: RegenOptions['store']; late: number } {
+    let [writes, isOver] = [0, false];
+    const counted = {
+      late: 0,
+      store: {
+        ...world.store,
+        async write(...args: Parameters<RegenOptions['store']['write']>) {
+          writes += 1;
+          if (isOver) counted.late += 1;
+          const isFirst = writes === 1;
+          const outcome = await world.store.write(...args);
+          if (!isFirst) return outcome;
+          await rm(directory, { recursive: true });
+          await then();
+          isOver = true;
+          return outcome;
+        },
+      },
+    };
+    return counted;
+  }
+
+  it('is taken again before the next write', async () => {
+    const { store } = afterFirst(() => Promise.resolve());
+    expect(await runRegen(world.options({ lockDisk, store }))).toMatchObject({ converged: true, writes: 9 });
+  });
+
+  it.each([true, false])('lets the process write that has it now (a single run: %s)', async (once) => {
+    const stop = new AbortController();
+    const clock = new FakeClock(systemClock.now());
+    let other: Awaited<ReturnType<typeof lockDisk>> | undefined;
+    const counted = afterFirst(async () => void (other = await lockDisk()));
+    const { store } = counted;
+    const ended = runRegen(world.options({ once, lockDisk, store, clock, signal: stop.signal }));
+    await clock.waiting();
+    expect(new Set(refusals())).toEqual(new Set(['AlreadyRunning']));
+    expect(counted.late).toBe(0);
+    stop.abort();
+    await ended;
+    await other?.release();
+  });
+});
+
 it('looks for a writer that takes no lock before each look that writes, and for none before others', async () => {
   let looks = 0;
   const kubeadm = new RecoveryError('AlreadyRunning', 'kubeadm runs');

@@ -32,6 +32,21 @@ it.each(['certs', `${'deep/'.repeat(30)}certs`])('hold() lets one syncer in at a
   await second.release();
 });
 
+test('hold() takes the lock again that was deleted with its directory, and refuses where another syncer has come', async () => {
+  const destination = join(root, 'certs');
+  const [first, second] = [new Destination(destination, options), new Destination(destination, options)];
+  await first.hold();
+  await rm(destination, { recursive: true });
+  await first.hold();
+  await expect(second.hold()).rejects.toMatchObject({ code: 'AlreadyRunning' });
+  await rm(destination, { recursive: true });
+  await second.hold();
+  await expect(first.hold()).rejects.toMatchObject({ code: 'AlreadyRunning' });
+  await second.release();
+  await first.hold();
+  await first.release();
+});
+
 // As the configuration takes it: syncer.destinationDir, --destination-dir.
 test.each([
   ['/etc/kubernetes/static-pod-certs', true],

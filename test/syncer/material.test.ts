@@ -108,7 +108,9 @@ describe('factsOf()', () => {
     expect(keyless).toMatchObject({ warning: expect.stringMatching(/^cannot read private key: /) as string });
     expect(factsOf(opaqueOf, { 'ca-bundle.crt': Buffer.from('text') })).toEqual({
       warning: expect.stringMatching(/^cannot read certificates: /) as string,
+      blank: 'ca-bundle.crt',
     });
+    expect(factsOf(opaqueOf, { 'tls.crt': made.cert, 'tls.key': Buffer.alloc(0) })).toMatchObject({ blank: 'tls.key' });
     expect(factsOf(opaqueOf, { 'tls.crt': made.cert })).toEqual({
       warning: 'it holds "tls.crt" without the other half of the pair',
     });

@@ -1,7 +1,8 @@
 // What people are told of one object. The API is a function here: what it answers is not what is tested.
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { RecoveryError } from '../../lib/errors.ts';
 import type { KubeConnection, ObjectState } from '../../lib/kube/kube.ts';
@@ -29,7 +30,7 @@ const request = async ({ path }: { readonly path: string }): Promise<unknown> =>
   return inApi;
 };
 
-function syncOf(isMade: boolean): ObjectSync {
+function syncOf(isMade: boolean, signal = new AbortController().signal): ObjectSync {
   const object: SyncedObject = {
     name: 'x',
     location: { kind: 'configMap', namespace: 'a', name: 'x' },
@@ -52,7 +53,7 @@ function syncOf(isMade: boolean): ObjectSync {
       wrote: (mode, result) => void counted.push(`${mode} ${result}`),
       failed: (mode, code) => void counted.push(`${mode} ${code}`),
     },
-    signal: new AbortController().signal,
+    signal,
   });
 }
 
@@ -85,6 +86,31 @@ it('what regen makes is asked of nobody at once, and of somebody when regen has 
   await pass(sync, content('one', '1'));
   expect(told().at(-1)).toBe('info sync.written');
   expect(counted.at(-1)).toBe('syncer written');
+});
+
+it.each([
+  ['the destination', () => directory],
+  ['the directory of the object', () => join(directory, 'configmaps', 'x')],
+  ['one file', () => join(directory, 'configmaps', 'x', 'key')],
+  ['the content of one file', () => join(directory, 'configmaps', 'x', '..data', 'key')],
+])('look() wakes the loop of an object where %s has vanished, long before the recheck', async (_, gone) => {
+  const stop = new AbortController();
+  const sync = syncOf(false, stop.signal);
+  inApi = content('one', '1');
+  sync.offer({ present: true, object: inApi });
+  const running = sync.run();
+  await clock.waiting();
+  const path = join(directory, 'configmaps', 'x', 'key');
+  expect(await readFile(path, 'utf8')).toBe('one');
+  sync.look();
+  await setImmediate();
+  expect(clock.sleeping).toBe(1); // nothing has happened
+  await rm(gone(), { recursive: true });
+  sync.look();
+  while (lines.filter(({ event }) => event === 'sync.written').length < 2) await setImmediate();
+  expect(await readFile(path, 'utf8')).toBe('one');
+  stop.abort();
+  await running;
 });
 
 it('what nobody here makes is demanded at once', async () => {

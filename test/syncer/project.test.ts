@@ -225,6 +225,21 @@ const table: readonly Row[] = [
     decision: { action: 'write', reason: 'changed', warning: 'odd' },
   },
   {
+    title: 'a bundle without a certificate where there are valid ones',
+    object: { ...opaqueObject, location: configMap, what: 'ConfigMap "a/client-ca"' },
+    api: { state: 'present', keys: ['ca-bundle.crt'], material: { warning: 'odd', blank: 'ca-bundle.crt' } },
+    disk: other,
+    decision: { action: 'refuse', reason: 'empty' },
+    message: `Cannot publish ConfigMap "a/client-ca": its "ca-bundle.crt" holds no PEM; ${kept}`,
+  },
+  {
+    title: 'a bundle without a certificate where there is none that is valid',
+    object: opaqueObject,
+    api: { state: 'present', keys: ['ca-bundle.crt'], material: { warning: 'odd', blank: 'ca-bundle.crt' } },
+    disk: otherExpired,
+    decision: { action: 'write', reason: 'changed', warning: 'odd' },
+  },
+  {
     title: 'a bundle under another key',
     object: bundleObject,
     api: holding('ca.crt'),

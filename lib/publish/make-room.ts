@@ -1,0 +1,53 @@
+// Takes away the directories that lie where a link of an object belongs. All below an object's directory is this tool's: what
+// has no key's name stays, what is in the way goes, as plain files of an earlier tool do.
+import { randomBytes } from 'node:crypto';
+import { dirname, join } from 'node:path';
+import type { Disk } from '../disk/disk.ts';
+import { syncDirectory, writeNewFile } from '../disk/files.ts';
+import type { Entries } from '../store/store.ts';
+import { dataLink, type Scan, visibleContent } from './scan.ts';
+
+/** Unique: a stale one of a crash never makes a later write fail with EEXIST. */
+export const hiddenName = (purpose: string): string => `..${purpose}.${randomBytes(6).toString('hex')}`;
+
+interface Room {
+  readonly disk: Disk;
+  readonly directory: string;
+  readonly entries: Entries;
+  readonly mode: number;
+}
+
+/**
+ * Moves them to hidden names, which go with what is superseded; whether there was one. A copy that follows links has made a
+ * directory of `..data`: links that lead through it are plain files of the same bytes before it moves, so that no path is
+ * ever absent, and are taken over as such.
+ */
+export async function makeRoom(room: Room, seen: Scan): Promise<boolean> {
+  const { disk, directory, entries, mode } = room;
+  const inTheWay = seen.directories.filter((name) => name === dataLink || Object.hasOwn(entries, name));
+  if (inTheWay.includes(dataLink)) {
+    for (const [name, bytes] of await visibleContent(disk, directory, seen)) {
+      const path = join(directory, name);
+      if ((await disk.lstat(path)).isSymbolicLink()) await replaceByFile(disk, path, { bytes, mode });
+    }
+    await syncDirectory(disk, directory); // durable, before what the links led through moves
+  }
+  for (const name of inTheWay) await disk.rename(join(directory, name), join(directory, hiddenName('former')));
+  return inTheWay.length > 0;
+}
+
+/** A plain file that replaces whatever has that name in one step; the name is never absent. */
+export async function replaceByFile(
+  disk: Disk,
+  path: string,
+  { bytes, mode }: { readonly bytes: Uint8Array; readonly mode: number },
+): Promise<void> {
+  const temporary = join(dirname(path), hiddenName('file'));
+  try {
+    await writeNewFile(disk, temporary, bytes, { mode });
+    await disk.rename(temporary, path);
+  } catch (err) {
+    await disk.rm(temporary, { force: true }).catch(() => undefined);
+    throw err;
+  }
+}
