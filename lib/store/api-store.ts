@@ -36,8 +36,8 @@ interface ApiStoreOptions {
   readonly fieldManager: string;
 }
 
-/** Until a read is given up: an API server that starts or hangs is asked again. */
-const readTimeoutMs = 3000;
+/** Until a read is given up: an API server that starts or hangs is asked again, and one that is slow gets more time. */
+const readLimits = { timeoutMs: 3000, longestMs: 30_000 };
 
 export function createApiStore({ connection, fieldManager }: ApiStoreOptions): Store {
   // The object of the last read, by path. A PUT is made from it when its resourceVersion is the one that the caller
@@ -48,7 +48,7 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
   async function get(location: ApiLocation, signal: AbortSignal): Promise<ApiObject | undefined> {
     const path = objectPath(location);
     lastRead.delete(path);
-    const object = await getIfPresent<ApiObject>({ connection, timeoutMs: readTimeoutMs, signal }, path);
+    const object = await getIfPresent<ApiObject>({ connection, ...readLimits, signal }, path);
     if (object !== undefined) lastRead.set(path, object);
     return object;
   }
