@@ -18,6 +18,7 @@ import type { Store } from '../store/store.ts';
 import { execute, noOwnWork, ownWork, type StepResult, withoutWaiting } from './execute.ts';
 import type { Journal } from './journal.ts';
 import { KeptReads } from './kept-reads.ts';
+import { withKnownEntries } from './known-entries.ts';
 import { type ExternalVersions, externalVersions } from './poll.ts';
 import { type ClockSources, knownClock } from './known-clock.ts';
 import type { PassOutcome } from './waits.ts';
@@ -74,7 +75,7 @@ interface Seen {
 
 export function createLook(options: LookOptions & { readonly journal: Journal }): Look {
   const { policy, clock, signal, journal, dryRun, keyPool, keyAlgorithm } = options;
-  const kept = new KeptReads(options.store, clock);
+  const kept = new KeptReads(withKnownEntries(options.store, options.resolved), clock);
   const { store } = kept;
   // Empty and not undefined: what contradicts itself at the first look may be another writer's work, too.
   let previous: Facts = new Map();
