@@ -42,19 +42,17 @@ export class Pace {
     return Math.max(usualMs, Math.min(usualMs * (factors[this.step] ?? 1), longestMs));
   }
 
-  /** Resolves when it is this request's turn, or when the signal aborts. The first of both says which: call `leave` after a turn. */
+  /** Resolves with true when it is this request's turn, which ends by `leave`; with false when the signal aborts before. */
   async enter(signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false;
-    if (this.#running >= this.#most) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#waiting.add(resolve);
-      signal.addEventListener('abort', () => resolve(), { once: true });
-      await promise;
-      if (this.#waiting.delete(resolve)) return false; // nobody has given it the turn
-      return true;
-    }
-    this.#running += 1;
-    return true;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const giveUp = (): void => resolve();
+    this.#waiting.add(resolve);
+    this.#next();
+    signal.addEventListener('abort', giveUp, { once: true });
+    await promise;
+    signal.removeEventListener('abort', giveUp);
+    return !this.#waiting.delete(resolve);
   }
 
   leave(): void {

@@ -209,7 +209,7 @@ describe('a refusal of a real API server', () => {
     const refused = await refusalOf({ method: 'POST', path: `/api/v1/namespaces/${name}/pods`, body: pod });
     expect(refused).toMatchObject({
       code: 'KubeRejected',
-      message: `Cannot create Pod "${name}": the Pod Security level "restricted:latest" of its namespace denies it; label the namespace as init does`,
+      message: `Cannot create Pod "${name}": the Pod Security level "restricted:latest" of its namespace denies it; give the namespace a level that allows it`,
     });
   });
 
