@@ -52,6 +52,7 @@ export async function renewWorkerCommand(
   const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
   const { renewWorker } = await import('../lib/worker/renew.ts');
   const { followAuthority } = await import('../lib/worker/follow.ts');
+  const { readKubeconfig } = await import('../lib/kubeconfig/credentials.ts');
   const { restartNoted } = await import('../lib/worker/kubelet-restart.ts');
   const store = createDiskStore({
     backupDir,
@@ -75,6 +76,12 @@ export async function renewWorkerCommand(
     connect: async () => {
       await requireToken(tokenFile);
       return connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal });
+    },
+    connectAs: async (clientCertificate) => {
+      const { tlsServerNameOverride } = config;
+      const server = await readKubeconfig(kubeletConf, { tokenFile, tlsServerNameOverride });
+      const credentials = { ...server, token: undefined, clientCertificate };
+      return connect(kubeletConf, { config, credentials, clock: systemClock, log, signal });
     },
     waitMs: Math.max(0, (waitMs ?? 0) - 1000 * Math.floor((steadyMs(systemClock) - began) / 1000)),
   }).catch((err: unknown) => {

@@ -81,6 +81,7 @@ export type LogEvent =
   | 'lease.kept'
   | 'csr.requested'
   | 'csr.taken'
+  | 'csr.refused'
   | 'csr.approved'
   | 'csr.pending'
   | 'csr.failed'

@@ -3,6 +3,7 @@
 import { isIP } from 'node:net';
 import { RecoveryError, systemCode } from '../errors.ts';
 import type { ErrorCode, ErrorDetails } from '../errors.ts';
+import { causeOfRefusal } from './refusal.ts';
 
 /** What was asked of the API server, and of which. */
 export interface Attempt {
@@ -41,21 +42,9 @@ const codes: Readonly<Record<number, ErrorCode>> = {
   422: 'KubeRejected',
 };
 
-/** An admission webhook or policy in the message of a Status (apiserver pkg/admission/plugin/webhook/errors). */
-function admission(message: string): { readonly what: string; readonly called: boolean } | undefined {
-  const failed = /failed calling webhook "([^"]+)"/.exec(message)?.[1];
-  if (failed !== undefined) return { what: `admission webhook "${failed}"`, called: false };
-  const denied = /admission webhook "([^"]+)" denied/.exec(message)?.[1];
-  if (denied !== undefined) return { what: `admission webhook "${denied}"`, called: true };
-  const policy = /ValidatingAdmissionPolicy '([^']+)'/.exec(message)?.[1];
-  return policy === undefined ? undefined : { what: `ValidatingAdmissionPolicy "${policy}"`, called: true };
-}
-
-/** The parts of a Status that are safe to show: names of fields, of the user, of etcd's state. Never its free text. */
+/** The parts of a Status that are safe to show: names of fields, etcd's state. Never its free text. */
 function safeDetail(code: ErrorCode, status: Status): string {
   const message = typeof status.message === 'string' ? status.message : '';
-  const user = /User "([^"]+)"/.exec(message)?.[1];
-  if (code === 'KubeForbidden' && user !== undefined) return `, user "${user}" lacks the permission`;
   const etcd = /etcdserver: [a-z ]+/.exec(message)?.[0];
   if (etcd !== undefined) return `, ${etcd.trim()}`;
   const causes = (status.details?.causes ?? []).map(({ field, reason }) =>
@@ -79,17 +68,11 @@ export function statusError(attempt: Attempt, httpStatus: number, body: string, 
     ...([429, 503].includes(httpStatus) && Number.isFinite(seconds) && { retryAfterMs: seconds * 1000 }),
   };
   const asked = `Cannot ${attempt.verb} ${attempt.object}`;
-  const hook = admission(typeof status.message === 'string' ? status.message : '');
-  if (hook !== undefined) {
-    const state = hook.called ? 'denied the request' : 'does not answer';
-    return new RecoveryError(
-      'KubeRejected',
-      `${asked}: ${hook.what} ${state}; exempt the objects of the inventory from it, or remove it`,
-      { details },
-    );
-  }
-  const code = codes[httpStatus] ?? 'KubeUnavailable';
-  const answer = `the API server answered ${httpStatus}${reasonText(status)}${safeDetail(code, status)}`;
+  const cause = causeOfRefusal(typeof status.message === 'string' ? status.message : '');
+  if (cause?.code === 'KubeRejected') return new RecoveryError(cause.code, `${asked}: ${cause.text}`, { details });
+  const code = cause?.code ?? codes[httpStatus] ?? 'KubeUnavailable';
+  const detail = cause === undefined ? safeDetail(code, status) : `, ${cause.text}`;
+  const answer = `the API server answered ${httpStatus}${reasonText(status)}${detail}`;
   return new RecoveryError(code, `${asked}: ${answer}`, { details });
 }
 
@@ -136,7 +119,7 @@ function hostOf(server: string): string {
 }
 
 /** The error and its causes, outermost first: the deepest is the system's own. */
-function causesOf(err: unknown): Error[] {
+export function causesOf(err: unknown): Error[] {
   const found: Error[] = [];
   for (let at = err; found.length < 8 && at instanceof Error;) {
     found.push(at);

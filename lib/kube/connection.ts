@@ -166,7 +166,11 @@ class Connection implements KubeConnection {
       } catch (err) {
         this.#distrust(err, session);
         if (isAway(err)) call.failed(err);
-        else if (err instanceof RecoveryError && (err.details['status'] ?? err.details['tooLarge'])) call.answered();
+        else if (
+          err instanceof RecoveryError &&
+          (err.details['status'] ?? err.details['tooLarge'] ?? err.details['slow'])
+        )
+          call.answered();
         throw err;
       }
     } finally {

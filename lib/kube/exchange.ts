@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts';
 import { parseAnswer } from './answer.ts';
 import { type Attempt, networkError, statusError, unavailable } from './api-error.ts';
 import type { KubeRequest, WatchEvent } from './kube.ts';
-import type { ConnectionPool } from './pool.ts';
+import { bytesHeard, isUnsent, type ConnectionPool } from './pool.ts';
 
 interface Exchange {
   readonly pool: ConnectionPool;
@@ -18,30 +18,79 @@ interface Exchange {
 }
 
 const requestTimeoutMs = 10_000;
+const longestSilenceMs = 30_000;
+/** Of a request that may wait, though pieces come. */
+const longestRequestMs = 60_000;
 
 /** The answer to a request, if it is one of 2xx to what was asked. Throws as `KubeConnection.request`. */
-export async function send<T>({ pool, attempt, path, headers, clock }: Exchange, request: KubeRequest): Promise<T> {
+export async function send<T>(exchange: Exchange, request: KubeRequest): Promise<T> {
+  const { pool, attempt, clock } = exchange;
   const { timeoutMs = requestTimeoutMs, signal } = request;
-  const connection = pool.forRequest();
-  const limit = new TimeLimit(clock, timeoutMs, signal);
+  const longestMs = request.longestMs ?? (request.timeoutMs === undefined ? longestSilenceMs : undefined);
+  const { pace } = pool;
+  const { step } = pace;
+  const mayWait = longestMs !== undefined;
+  const limitMs = mayWait ? pace.limitMs(timeoutMs, longestMs) : timeoutMs;
+  const progress = { of: () => pace.delivered, longestMs: longestRequestMs };
+  const limit = new TimeLimit(clock, { ms: limitMs, ...(mayWait && { progress }) }, signal);
   try {
-    // undici notices an abort only once the connection stands (or fails); what was given up before is never sent.
-    const exchange = readAnswer(connection.client, path, headers, request, limit.signal);
-    const { status, retryAfter, text } = await Promise.race([exchange, limit.reached]);
-    // kube-apiserver ends an HTTP/2 connection after a 401 (k8s.io/apiserver, UnauthenticatedHTTP2DOSMitigation).
-    if (status === 401) pool.drain(connection);
-    if (status < 200 || status >= 300) throw statusError(attempt, status, text, retryAfter);
-    return parseAnswer(request, attempt, text) as T;
+    return await inTurn<T>(exchange, request, { limit, usualMs: timeoutMs });
   } catch (err) {
     if (limit.passed) {
-      pool.drain(connection); // it may be lost: the next request gets a new one
-      const state = `no answer within ${timeoutMs} ms, server ${attempt.server}`;
-      throw unavailable(attempt, state, undefined, { away: true });
+      const server = err instanceof Late ? err.server : 'silent';
+      if (server === 'slow' && mayWait) pace.late(step, limit.hasProgressed);
+      const state = `no answer within ${limit.spentMs} ms, server ${attempt.server}`;
+      throw unavailable(attempt, state, undefined, {
+        ...(server === 'silent' && { away: true }),
+        ...(server === 'slow' && { slow: true }),
+      });
     }
     if (signal.aborted) throw unavailable(attempt, 'stopped before the answer came');
     throw networkError(attempt, err);
   } finally {
     limit.end();
+  }
+}
+
+/** Of a request that was not answered in time: what the server has shown meanwhile, to this one or to those before it. */
+class Late extends Error {
+  readonly server: 'silent' | 'slow' | 'busy';
+
+  constructor(server: Late['server']) {
+    super(server);
+    this.server = server;
+  }
+}
+
+interface Waiting {
+  readonly limit: TimeLimit;
+  readonly usualMs: number;
+}
+
+async function inTurn<T>(exchange: Exchange, request: KubeRequest, waiting: Waiting): Promise<T> {
+  const { pool, attempt, clock } = exchange;
+  const { limit } = waiting;
+  for (;;) {
+    if (!(await pool.pace.enter(limit.signal))) throw new Late('busy');
+    const connection = pool.forRequest();
+    const heardBefore = bytesHeard(connection);
+    const began = clock.now().getTime();
+    try {
+      // undici notices an abort only once the connection stands (or fails); what was given up before is never sent.
+      const answer = readAnswer(connection.client, exchange, request, limit.signal);
+      const { status, retryAfter, text } = await Promise.race([answer, limit.reached]);
+      pool.pace.answered(clock.now().getTime() - began, waiting.usualMs, text.length);
+      // kube-apiserver ends an HTTP/2 connection after a 401 (k8s.io/apiserver, UnauthenticatedHTTP2DOSMitigation).
+      if (status === 401) pool.drain(connection);
+      if (status < 200 || status >= 300) throw statusError(attempt, status, text, retryAfter);
+      return parseAnswer(request, attempt, text) as T;
+    } catch (err) {
+      if (limit.passed) throw new Late(pool.isSlow(connection, heardBefore) ? 'slow' : 'silent');
+      if (!isUnsent(err) || request.signal.aborted) throw err;
+    } finally {
+      pool.finished(connection);
+      pool.pace.leave();
+    }
   }
 }
 
@@ -53,8 +102,7 @@ interface Answer {
 
 async function readAnswer(
   client: Client,
-  path: string,
-  headers: Exchange['headers'],
+  { pool, path, headers }: Exchange,
   { method, body, contentType = 'application/json' }: KubeRequest,
   signal: AbortSignal,
 ): Promise<Answer> {
@@ -65,7 +113,13 @@ async function readAnswer(
     body: body === undefined ? null : JSON.stringify(body),
     signal: body === undefined ? signal : untilSent(client, signal),
   });
-  return { status: answer.statusCode, retryAfter: retryAfterOf(answer.headers), text: await answer.body.text() };
+  const pieces: Buffer[] = [];
+  for await (const piece of answer.body as AsyncIterable<Buffer>) {
+    pieces.push(piece);
+    pool.pace.delivered += 1;
+  }
+  const text = Buffer.concat(pieces).toString('utf8');
+  return { status: answer.statusCode, retryAfter: retryAfterOf(answer.headers), text };
 }
 
 function retryAfterOf({ 'retry-after': value }: IncomingHttpHeaders): string | undefined {
@@ -99,7 +153,7 @@ export async function* watchEvents(
 ): AsyncGenerator<WatchEvent, void, undefined> {
   if (signal.aborted) return;
   const connection = pool.forWatch();
-  const limit = new TimeLimit(clock, silenceMs, signal);
+  const limit = new TimeLimit(clock, { ms: silenceMs }, signal);
   /** What the server answers instead of a watch. */
   let refusal: Answer | undefined;
   try {
@@ -149,9 +203,19 @@ const answered = 'answered';
 /** How often in its time a limit looks whether it began again. */
 const looks = 4;
 
+interface Limits {
+  /** Of silence, where it begins again; else of all. */
+  readonly ms: number;
+  /** What grows as long as something comes: then the time begins again, until so much has passed in all. */
+  readonly progress?: { readonly of: () => number; readonly longestMs: number };
+}
+
 /** A signal that aborts when the caller's does, or when the time is up since it began, or began again. */
 class TimeLimit {
   passed = false;
+  /** Milliseconds until it passed. */
+  spentMs = 0;
+  hasProgressed = false;
   readonly #given = Promise.withResolvers<never>();
   readonly #stop = new AbortController();
   readonly #finished = new AbortController();
@@ -162,12 +226,12 @@ class TimeLimit {
   };
   #hasRestarted = false;
 
-  constructor(clock: Clock, ms: number, caller: AbortSignal) {
+  constructor(clock: Clock, limits: Limits, caller: AbortSignal) {
     this.#caller = caller;
     this.reached.catch(() => undefined); // it may abort when nothing waits for it
     if (caller.aborted) this.#abort();
     else caller.addEventListener('abort', this.#abort, { once: true });
-    void this.#wait(clock, ms);
+    void this.#wait(clock, limits);
   }
 
   get signal(): AbortSignal {
@@ -189,11 +253,17 @@ class TimeLimit {
     this.#caller.removeEventListener('abort', this.#abort);
   }
 
-  async #wait(clock: Clock, ms: number): Promise<void> {
+  async #wait(clock: Clock, { ms, progress }: Limits): Promise<void> {
+    let come = progress?.of();
     for (let left = looks; left > 0; left = this.#hasRestarted ? looks : left - 1) {
       this.#hasRestarted = false;
       await clock.sleep(ms / looks, this.#finished.signal);
       if (this.#finished.signal.aborted) return;
+      this.spentMs = Math.round(this.spentMs + ms / looks);
+      if (progress === undefined) continue;
+      if (this.spentMs >= progress.longestMs) break;
+      if (progress.of() !== come) this.#hasRestarted = this.hasProgressed = true;
+      come = progress.of();
     }
     this.passed = true;
     this.#abort();

@@ -15,8 +15,13 @@ export interface KubeRequest {
   readonly contentType?: string;
   /** What is answered: JSON (default), or `text` as it comes, of /readyz. */
   readonly answer?: 'json' | 'text';
-  /** Milliseconds until the request is given up. Default 10 000. */
+  /** Milliseconds until the request is given up. Default 10 000, and `longestMs` then 30 000. */
   readonly timeoutMs?: number | undefined;
+  /**
+   * The request may wait: `timeoutMs` is for the silence of a server that delivers, a minute in all, and grows up to this
+   * where the server is slow. Default: it is given up after `timeoutMs`, whatever comes.
+   */
+  readonly longestMs?: number | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -28,7 +33,7 @@ export interface KubeConnection {
   /**
    * Sends one request and returns the parsed body of a 2xx answer.
    * Throws KubeNotFound (404), KubeConflict (409), KubeUnauthorized (401), KubeForbidden (403), WatchExpired (410),
-   * KubeRejected (400, 422, and a 500 whose cause is an admission webhook), KubeUnavailable (everything else:
+   * KubeRejected (400, 422, and what refusal.ts knows: an admission webhook, a quota), KubeUnavailable (everything else:
    * no connection, TLS failure, 429, 5xx, time-out; an answer above 10 MiB, with `tooLarge` in its details),
    * KubeWrongAnswer (a 2xx with something else than was asked).
    * While the server is away requests share one trial in 200 ms, and fail with what it met (`away` in the details).

@@ -22,17 +22,14 @@ export function namedListPath({ kind, namespace, name }: ObjectName): string {
 /** A time as Events and Leases have it, with six digits after the second. */
 export const microTime = (date: Date): string => new V1MicroTime(date).toISOString();
 
-export interface GetRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs'> {
+export interface GetRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs' | 'longestMs'> {
   readonly connection: Pick<KubeConnection, 'request'>;
 }
 
 /** Undefined where the API server says 404. Throws whatever else the connection throws. */
-export async function getIfPresent<T>(
-  { connection, signal, timeoutMs }: GetRequest,
-  path: string,
-): Promise<T | undefined> {
+export async function getIfPresent<T>({ connection, ...limits }: GetRequest, path: string): Promise<T | undefined> {
   try {
-    return await connection.request<T>({ method: 'GET', path, signal, timeoutMs });
+    return await connection.request<T>({ method: 'GET', path, ...limits });
   } catch (err) {
     if (isCode(err, 'KubeNotFound')) return undefined;
     throw err;

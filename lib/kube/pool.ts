@@ -1,6 +1,7 @@
 // The pool of connections to one API server with one set of credentials: one for requests, others for watches, each
 // HTTP/2 with many streams. A kube-apiserver allows 100 streams on a connection; one takes at most 80 watches, so that
-// streams which the server has not yet forgotten never block a new watch.
+// streams which the server has not yet forgotten never block a new watch. Without HTTP/2 there is one for each request
+// that is on its way, and for each watch.
 // A connection that stays silent is ended: undici sends PINGs, but waits for their answers without end.
 import { subscribe } from 'node:diagnostics_channel';
 import type { EventEmitter } from 'node:events';
@@ -9,11 +10,13 @@ import { buildConnector, Client } from 'undici';
 import type { Credentials } from '../kubeconfig/credentials.ts';
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
+import { causesOf } from './api-error.ts';
+import { Pace } from './pace.ts';
 
 export interface PoolOptions {
   readonly credentials: Credentials;
   readonly clock: Clock;
-  /** Milliseconds until a connection must stand, TLS included. Default 5000. */
+  /** Milliseconds until a connection must stand, TLS included; longer where the server is slow. Default 5000. */
   readonly connectTimeoutMs?: number | undefined;
   /** Milliseconds between two PINGs; three without an answer end the connection. Default 5000. */
   readonly pingMs?: number | undefined;
@@ -23,6 +26,10 @@ export interface PooledConnection {
   readonly client: Client;
   /** Watches that use it now. */
   watches: number;
+  /** Requests that use it now. */
+  requests: number;
+  /** Since it stands. */
+  socket: TLSSocket | undefined;
   /** Something came back on the connection since the last look. */
   heard: boolean;
   isMultiplexed: boolean;
@@ -38,6 +45,19 @@ subscribe('http2.client.stream.created', (message) => {
 const mostWatches = 80;
 const idleMs = 60_000;
 const defaultConnectTimeoutMs = 5000;
+/** Of a server that has taken the connection, and does not come to its TLS. */
+const longestConnectMs = 15_000;
+/** Connections for requests at a time, without HTTP/2. */
+const mostRequests = 8;
+/** Why what waits on one connection gets others: nothing of it has been sent. */
+const withoutHttp2 = new RecoveryError(
+  'KubeUnavailable',
+  'the server has no HTTP/2: one connection for each request and watch',
+);
+
+/** Whether it failed before it was sent, by `withoutHttp2`. */
+export const isUnsent = (err: unknown): boolean => causesOf(err).includes(withoutHttp2);
+
 /**
  * Of a request's answer, in bytes. etcd takes no object above 1.5 MiB (etcd server/embed/config.go, DefaultMaxRequestBytes),
  * and JSON writes one byte as six at most (`\u003c`): any single object fits. More than one may not, see list.ts.
@@ -51,22 +71,45 @@ export class ConnectionPool {
   readonly #forWatches = new Set<PooledConnection>();
   /** Draining ones too, until what runs on them has finished. */
   readonly #all = new Set<PooledConnection>();
-  #forRequests: PooledConnection | undefined;
-  /** Learned from ALPN. A server without HTTP/2 gets a connection for each watch. */
-  #mostWatches = mostWatches;
+  readonly #forRequests = new Set<PooledConnection>();
+  /** Learned from ALPN. */
+  #isMultiplexed = true;
+  readonly pace: Pace;
 
   constructor(options: PoolOptions) {
     this.#options = options;
+    this.pace = new Pace(options.clock);
   }
 
+  /** One for a request that has its turn (pace.ts), and is counted until `finished`. */
   forRequest(): PooledConnection {
-    this.#forRequests ??= this.#open(longestAnswer);
-    return this.#forRequests;
+    let connection = [...this.#forRequests].find(({ requests }) => this.#isMultiplexed || requests === 0);
+    if (connection === undefined) {
+      connection = this.#open(longestAnswer);
+      this.#forRequests.add(connection);
+    }
+    connection.requests += 1;
+    return connection;
+  }
+
+  finished(connection: PooledConnection): void {
+    connection.requests -= 1;
+  }
+
+  /**
+   * A request on it has waited in vain. Whether the server was heard meanwhile: then it is slow, and the connection stays;
+   * otherwise it may be lost, and the next request gets a new one. `heardBefore`: `bytesHeard` when the request began.
+   */
+  isSlow(connection: PooledConnection, heardBefore: number): boolean {
+    if (connection.socket === undefined) return false; // the limit of connecting decides
+    const isHeard = bytesHeard(connection) > heardBefore;
+    if (!isHeard || !connection.isMultiplexed) this.drain(connection);
+    return isHeard;
   }
 
   /** One with room for another watch, which is counted until `release`. */
   forWatch(): PooledConnection {
-    let connection = [...this.#forWatches].find(({ watches }) => watches < this.#mostWatches);
+    let connection = [...this.#forWatches].find(({ watches }) => watches < (this.#isMultiplexed ? mostWatches : 1));
     if (connection === undefined) {
       connection = this.#open();
       this.#forWatches.add(connection);
@@ -101,7 +144,7 @@ export class ConnectionPool {
   /** Ends all watches for `reason`; requests under way are finished, because their outcome matters to who asked. */
   drainAll(reason: RecoveryError): void {
     for (const connection of this.#forWatches) void this.#end(connection, reason);
-    if (this.#forRequests !== undefined) this.drain(this.#forRequests);
+    for (const connection of this.#forRequests) this.drain(connection);
   }
 
   async close(reason: RecoveryError): Promise<void> {
@@ -116,7 +159,7 @@ export class ConnectionPool {
 
   #forget(connection: PooledConnection): void {
     this.#forWatches.delete(connection);
-    if (this.#forRequests === connection) this.#forRequests = undefined;
+    this.#forRequests.delete(connection);
   }
 
   #end(connection: PooledConnection, reason: RecoveryError): Promise<void> {
@@ -128,8 +171,8 @@ export class ConnectionPool {
 
   /** `maxResponseSize`: a watch has none, it is one answer for minutes. */
   #open(maxResponseSize = -1): PooledConnection {
-    const { credentials, connectTimeoutMs = defaultConnectTimeoutMs, pingMs = 5000 } = this.#options;
-    const connector = buildConnector({
+    const { credentials, pingMs = 5000 } = this.#options;
+    const connect = {
       ca: credentials.ca,
       // Said here, because Node's default is what NODE_TLS_REJECT_UNAUTHORIZED says.
       rejectUnauthorized: true,
@@ -139,19 +182,24 @@ export class ConnectionPool {
       ...(credentials.serverName !== undefined && { servername: credentials.serverName }),
       allowH2: true,
       preferH2: true,
-      timeout: connectTimeoutMs,
       // Every new connection verifies the server's certificate of now, never one remembered by a resumed session.
       maxCachedSessions: 0,
-    });
+    };
     const client = new Client(new URL(credentials.server).origin, {
       connect: (options, callback) => {
-        connector(options, (...[err, socket]: [Error, null] | [null, unknown]) => {
-          if (err !== null) callback(err, null);
-          else {
+        const { step } = this.pace;
+        let isTaken = false;
+        const connector = buildConnector({ ...connect, timeout: this.#connectMs });
+        const opened = connector(options, (...[err, socket]: [Error, null] | [null, unknown]) => {
+          if (err !== null) {
+            if (isTaken && (err as NodeJS.ErrnoException).code === timedOut) this.pace.late(step, false);
+            callback(err, null);
+          } else {
             this.#connected(connection, socket as TLSSocket);
             callback(null, socket as TLSSocket);
           }
-        });
+        }) as unknown as TLSSocket;
+        opened.once('connect', () => (isTaken = true));
       },
       // Time limits are the callers': a watch has none but silence, a request its own.
       headersTimeout: 0,
@@ -163,6 +211,8 @@ export class ConnectionPool {
     const connection: PooledConnection = {
       client,
       watches: 0,
+      requests: 0,
+      socket: undefined,
       heard: true,
       isMultiplexed: false,
       ended: new AbortController(),
@@ -172,23 +222,26 @@ export class ConnectionPool {
     events.on('ping', () => (connection.heard = true));
     // A listener keeps Node from treating a failed connection as an unhandled error; each request gets it anyway.
     events.on('error', () => undefined);
-    events.on('disconnect', () => (connection.isMultiplexed = false));
+    events.on('disconnect', () => {
+      connection.isMultiplexed = false;
+      connection.socket = undefined;
+    });
     void this.#listen(connection, 3 * pingMs);
     return connection;
   }
 
+  get #connectMs(): number {
+    return this.pace.limitMs(this.#options.connectTimeoutMs ?? defaultConnectTimeoutMs, longestConnectMs);
+  }
+
   #connected(connection: PooledConnection, socket: TLSSocket): void {
     connection.heard = true;
+    connection.socket = socket;
     connection.isMultiplexed = socket.alpnProtocol === 'h2';
+    this.#isMultiplexed = connection.isMultiplexed;
+    this.pace.bound(connection.isMultiplexed ? undefined : mostRequests);
     if (connection.isMultiplexed) void this.#expectSettings(connection, socket);
-    if (connection.isMultiplexed || connection === this.#forRequests) return;
-    this.#mostWatches = 1;
-    if (connection.watches > 1) {
-      void this.#end(
-        connection,
-        new RecoveryError('KubeUnavailable', 'the server has no HTTP/2: one connection for each watch'),
-      );
-    }
+    else if (connection.watches + connection.requests > 1) void this.#end(connection, withoutHttp2);
   }
 
   /**
@@ -196,10 +249,16 @@ export class ConnectionPool {
    * undici nor Node says so, and every request would wait for what never comes.
    */
   async #expectSettings(connection: PooledConnection, socket: TLSSocket): Promise<void> {
-    const { clock, connectTimeoutMs = defaultConnectTimeoutMs } = this.#options;
-    await clock.sleep(connectTimeoutMs, connection.ended.signal);
+    const { clock } = this.#options;
+    let limitMs = 0;
+    // It may turn out meanwhile to be slow.
+    while (limitMs < this.#connectMs && !connection.ended.signal.aborted) {
+      const moreMs = this.#connectMs - limitMs;
+      await clock.sleep(moreMs, connection.ended.signal);
+      limitMs += moreMs;
+    }
     if (connection.ended.signal.aborted || socket.destroyed || socket.bytesRead > 0) return;
-    const message = `the server said nothing for ${connectTimeoutMs} ms after the connection was opened`;
+    const message = `the server said nothing for ${limitMs} ms after the connection was opened`;
     await this.#end(connection, new RecoveryError('KubeUnavailable', message));
   }
 
@@ -207,9 +266,16 @@ export class ConnectionPool {
     const { signal } = connection.ended;
     while (!signal.aborted) {
       connection.heard = false;
+      const before = bytesHeard(connection);
       await this.#options.clock.sleep(limitMs, signal);
       if (signal.aborted || connection.heard || !connection.isMultiplexed) continue;
+      if (bytesHeard(connection) > before) continue; // much is on its way, and the answer to a PING behind it
       await this.#end(connection, new RecoveryError('KubeUnavailable', `the connection was silent for ${limitMs} ms`));
     }
   }
 }
+
+const timedOut = 'UND_ERR_CONNECT_TIMEOUT';
+
+/** Since it stands; less than nothing before. */
+export const bytesHeard = ({ socket }: PooledConnection): number => socket?.bytesRead ?? -1;

@@ -17,6 +17,8 @@ import type { Reason } from '../plan/reasons.ts';
 import type { Store } from '../store/store.ts';
 import { execute, noOwnWork, ownWork, type StepResult, withoutWaiting } from './execute.ts';
 import type { Journal } from './journal.ts';
+import { KeptReads } from './kept-reads.ts';
+import { withKnownEntries } from './known-entries.ts';
 import { type ExternalVersions, externalVersions } from './poll.ts';
 import { type ClockSources, knownClock } from './known-clock.ts';
 import type { PassOutcome } from './waits.ts';
@@ -74,7 +76,9 @@ interface Seen {
 }
 
 export function createLook(options: LookOptions & { readonly journal: Journal }): Look {
-  const { store, policy, clock, signal, journal, dryRun, keyPool, keyAlgorithm } = options;
+  const { policy, clock, signal, journal, dryRun, keyPool, keyAlgorithm } = options;
+  const kept = new KeptReads(withKnownEntries(options.store, options.resolved), clock);
+  const { store } = kept;
   // Empty and not undefined: what contradicts itself at the first look may be another writer's work, too.
   let previous: Facts = new Map();
   let unfinished = noOwnWork;
@@ -90,8 +94,9 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     );
     const [names, gathered] = await Promise.all([
       asks ? options.namesInApi?.(signal) : undefined,
-      gather({ ...options, now: clock.now(), readAt: () => clock.now(), only, previous }),
+      gather({ ...options, store, now: clock.now(), readAt: () => clock.now(), only, previous }),
     ]);
+    kept.keep(options.resolved, gathered);
     const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
     const sight = { resolved, gathered, unread: names?.unread ?? 0 };
     if (signal.aborted) {

@@ -36,31 +36,42 @@ interface ApiStoreOptions {
   readonly fieldManager: string;
 }
 
-/** Until a read is given up: an API server that starts or hangs is asked again. */
-const readTimeoutMs = 3000;
+/** Until a read is given up: an API server that starts or hangs is asked again, and one that is slow gets more time. */
+const readLimits = { timeoutMs: 3000, longestMs: 30_000 };
 
 export function createApiStore({ connection, fieldManager }: ApiStoreOptions): Store {
   // The object of the last read, by path. A PUT is made from it when its resourceVersion is the one that the caller
   // saw; then a second GET would prove nothing, because the server compares the resourceVersion again anyway, and
-  // recovery would pay one more round trip for each artefact.
+  // recovery would pay one more round trip for each artefact. What is large is not kept, but read again.
   const lastRead = new Map<string, ApiObject>();
+  /** What is large is read again and written one after the other: who may write the objects decides how large. */
+  let largeWrites: Promise<unknown> = Promise.resolve();
 
   async function get(location: ApiLocation, signal: AbortSignal): Promise<ApiObject | undefined> {
     const path = objectPath(location);
     lastRead.delete(path);
-    const object = await getIfPresent<ApiObject>({ connection, timeoutMs: readTimeoutMs, signal }, path);
-    if (object !== undefined) lastRead.set(path, object);
+    const object = await getIfPresent<ApiObject>({ connection, ...readLimits, signal }, path);
+    if (object !== undefined && isSmall(object)) lastRead.set(path, object);
     return object;
   }
 
   async function replace(location: ApiLocation, next: Material, version: string, signal: AbortSignal): Promise<void> {
-    const path = objectPath(location);
-    const cached = lastRead.get(path);
-    const live = cached?.metadata?.resourceVersion === version ? cached : await get(location, signal);
-    if (live?.metadata?.resourceVersion !== version) throw changed(location);
+    const cached = lastRead.get(objectPath(location));
+    if (cached?.metadata?.resourceVersion === version) return put(location, next, cached, signal);
+    const write = async (): Promise<void> => {
+      const live = await get(location, signal);
+      if (live?.metadata?.resourceVersion !== version) throw changed(location);
+      await put(location, next, live, signal);
+    };
+    const mine = largeWrites.then(write);
+    largeWrites = mine.catch(() => undefined);
+    return mine;
+  }
+
+  async function put(location: ApiLocation, next: Material, live: ApiObject, signal: AbortSignal): Promise<void> {
     if (live.immutable === true) throw immutable(location);
-    const body = merged(location, live, next);
-    await connection.request({ method: 'PUT', path: `${path}?fieldManager=${fieldManager}`, body, signal });
+    const path = `${objectPath(location)}?fieldManager=${fieldManager}`;
+    await connection.request({ method: 'PUT', path, body: merged(location, live, next), signal });
   }
 
   async function create(location: ApiLocation, next: Material, signal: AbortSignal): Promise<void> {
@@ -102,6 +113,17 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
       }
     },
   };
+}
+
+const smallCharacters = 64 * 1024;
+
+/** As far as others decide about it. */
+function isSmall({ data, binaryData, metadata }: ApiObject): boolean {
+  let size = 0;
+  for (const texts of [data, binaryData, metadata?.annotations]) {
+    for (const value of Object.values(texts ?? {})) size += (value as string | null)?.length ?? 0;
+  }
+  return size <= smallCharacters;
 }
 
 function apiLocation(location: Location): ApiLocation {

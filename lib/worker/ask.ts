@@ -1,7 +1,7 @@
 // Asks for a kubelet's next client certificate with the key of the one that has expired, and waits for it. The request has
 // a name of its own for each expired certificate, as a kubelet's first one has for each key (pkg/kubelet/certificate/
 // bootstrap, digestedName): whoever asks again, after a boot or a minute later, finds the request that is there, so that a
-// timer floods nobody.
+// timer floods nobody. One whose answer cannot be used is followed by another, and that one in ten minutes at the earliest.
 import { randomBytes } from 'node:crypto';
 import { expiredCertificateAnnotation, kubeletClientSigner, workerAccount } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
@@ -11,23 +11,25 @@ import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { collectionPath, resourcePath, typeMeta } from '../kube/resources.ts';
 import { type Log, Repeats } from '../log.ts';
-import { parseCertificates } from '../pki/certificate.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import { keyAlgorithmOf } from '../pki/key.ts';
 import { signRequest } from '../pki/own-request.ts';
-import { type Expired, issuedProblem } from './expiry.ts';
+import type { Expired } from './expiry.ts';
+import { type ConnectAs, judgeIssued, nextRequestName } from './issued.ts';
 
 export interface Asking {
   readonly connection: Pick<KubeConnection, 'request' | 'server'>;
   /** For how long the API server, the approver and the signer are waited for. */
   readonly waitMs: number;
+  /** With what was issued, which is tried before it is believed. */
+  readonly connectAs: ConnectAs;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
 
 interface Answer {
-  readonly metadata?: { readonly annotations?: Readonly<Record<string, string>> };
+  readonly metadata?: { readonly annotations?: Readonly<Record<string, string>>; readonly creationTimestamp?: string };
   readonly spec?: {
     readonly request?: string;
     readonly signerName?: string;
@@ -45,6 +47,8 @@ const awayMs = 1000;
 /** Between two looks at a pending request: a fifth of the time that it has been pending. */
 const pauseMs = (pendingMs: number): number => Math.min(Math.max(pendingMs / 5, 200), 2000);
 const longestRequestMs = 10_000;
+/** After one whose answer cannot be used, unless it is the first. */
+const askedAgainMs = 600_000;
 
 export const requestName = ({ leaf }: Pick<Expired, 'leaf'>): string =>
   `kube-cert-recovery-worker-${leaf.facts.fingerprint.slice(0, 32)}`;
@@ -65,8 +69,8 @@ export async function requestObject(expired: Expired, name = requestName(expired
 }
 
 /**
- * The certificates that were issued, PEM. Throws KubeUnavailable when there are none in time, KubeRejected when the request
- * was refused, MaterialInvalid for another certificate than was asked for.
+ * The certificate that was issued, PEM. Throws KubeUnavailable when there is none in time, KubeRejected when the request
+ * was refused, MaterialInvalid when what was issued cannot be used, once more after it was asked for again.
  */
 export async function askForCertificate(expired: Expired, asking: Asking): Promise<Buffer> {
   const { connection, waitMs, clock, log, signal } = asking;
@@ -79,7 +83,8 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
   let askedAt = steadyMs(clock);
   for (;;) {
     const timeoutMs = Math.min(longestRequestMs, Math.max(until - steadyMs(clock), awayMs));
-    const answer = await unlessAway(look({ connection, name, body, isThere, timeoutMs, signal, expired }));
+    const look = lookAndTry({ ...asking, name, body, isThere, timeoutMs, expired });
+    const answer = await unlessAway(look);
     const isAway = answer instanceof RecoveryError;
     if (isAway) {
       if (isCode(answer, 'KubeNotFound')) isThere = false; // somebody has deleted it
@@ -95,8 +100,19 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
         askedAt = steadyMs(clock);
       }
       isThere = true;
-      const issued = issuedIn(answer, name, cannot);
-      if (issued !== undefined) return requireUsable(issued, expired, clock.now());
+      if (Buffer.isBuffer(answer.judged)) return answer.judged;
+      if (answer.judged !== undefined) {
+        const { problem, next } = answer.judged;
+        const state = `the certificate in CertificateSigningRequest "${name}" cannot be used, ${problem}`;
+        const isFirst = name === requestName(expired);
+        if (!isFirst && !isOld(answer, clock.now()))
+          throw cannot('MaterialInvalid', `${state}; the expired one stays, and a new one is asked for in ten minutes`);
+        log.warn('csr.refused', { csr: name, node: expired.node, message: `${state}; another one is asked for` });
+        name = next;
+        body = await requestObject(expired, name);
+        isThere = false;
+        continue;
+      }
     }
     if (signal.aborted || steadyMs(clock) >= until) throw tooLate(cannot, name, durationText(waitMs), answer);
     await clock.sleep(isAway ? awayMs : pauseMs(steadyMs(clock) - askedAt), signal);
@@ -131,19 +147,16 @@ async function unlessAway<T>(looking: Promise<T>): Promise<T | RecoveryError> {
   });
 }
 
-function requireUsable(issued: Buffer, expired: Expired, now: Date): Buffer {
-  const problem = issuedProblem(issued, expired, now);
-  // Nothing but the certificate itself: what follows it is nobody's to put into a kubelet's file.
-  const [leaf] = problem === undefined ? parseCertificates(issued, 'answer') : [];
-  if (leaf !== undefined) return Buffer.from(leaf.pem);
-  const name = requestName(expired);
-  const what = `the certificate in CertificateSigningRequest "${name}" cannot be used, ${problem}`;
-  throw cannotRenew(expired.node)('MaterialInvalid', `${what}; kubectl delete csr ${name}, and it is asked for again`);
-}
-
-function tooLate(cannot: Cannot, name: string, waited: string, last: Answer | 'taken' | RecoveryError): RecoveryError {
+function tooLate(cannot: Cannot, name: string, waited: string, last: Tried | 'taken' | RecoveryError): RecoveryError {
   if (last instanceof RecoveryError) {
     return cannot('KubeUnavailable', `the API server has not answered in ${waited} (${last.message})`, last);
+  }
+  if (last !== 'taken' && (last.status?.conditions ?? []).some(({ type }) => type === 'Approved')) {
+    const state = `CertificateSigningRequest "${name}" has been approved, and not signed in ${waited}; it stays, and is looked at again`;
+    return cannot(
+      'KubeUnavailable',
+      `${state}. See that kube-controller-manager runs, and has --cluster-signing-cert-file`,
+    );
   }
   const state = `CertificateSigningRequest "${name}" has not been approved and signed in ${waited}; it stays, and is looked at again`;
   return cannot('KubeUnavailable', `${state}. Why, the approver says in its log (csr.pending); see that one runs`);
@@ -156,13 +169,31 @@ const cannotRenew =
   (code, problem, cause) =>
     new RecoveryError(code, `Cannot renew the client certificate of node "${node}": ${problem}`, { cause });
 
-interface Look extends Pick<Asking, 'connection' | 'signal'> {
+interface Look extends Pick<Asking, 'connection' | 'connectAs' | 'clock' | 'signal'> {
   readonly name: string;
   readonly body: RequestBody;
   readonly isThere: boolean;
   readonly timeoutMs: number;
   readonly expired: Expired;
 }
+
+/** A request, and what its certificate is worth: that, or why it is none, with the name of the request that follows. */
+interface Tried extends Answer {
+  readonly judged?: Buffer | { readonly problem: string; readonly next: string } | undefined;
+}
+
+async function lookAndTry(looking: Look): Promise<Tried | 'taken'> {
+  const { name, expired, clock } = looking;
+  const answer = await look(looking);
+  const issued = answer === 'taken' ? undefined : issuedIn(answer, name, cannotRenew(expired.node));
+  if (answer === 'taken' || issued === undefined) return answer;
+  const judged = await judgeIssued(issued, expired, { ...looking, now: clock.now() });
+  const next = nextRequestName(requestName(expired), issued);
+  return { ...answer, judged: Buffer.isBuffer(judged) ? judged : { ...judged, next } };
+}
+
+const isOld = ({ metadata }: Answer, now: Date): boolean =>
+  now.getTime() - Date.parse(metadata?.creationTimestamp ?? '') >= askedAgainMs;
 
 /** The request as it is in the API; made where it is not there. `taken`: somebody else's has its name. */
 async function look(looking: Look): Promise<Answer | 'taken'> {

@@ -15,6 +15,7 @@ import { datedBeside } from '../store/dated-files.ts';
 import { type Entries, type Found, type Store, verifyMaterial } from '../store/store.ts';
 import { askForCertificate } from './ask.ts';
 import { expiredAt } from './expiry.ts';
+import type { ConnectAs } from './issued.ts';
 import { kubeletIdentity } from './kubelet-files.ts';
 import { writeNoted } from './kubelet-restart.ts';
 
@@ -26,6 +27,7 @@ export interface WorkerRenewal {
   readonly lockDir: string;
   /** Sends nothing yet. */
   readonly connect: () => Promise<KubeConnection>;
+  readonly connectAs: ConnectAs;
   readonly waitMs: number;
   /** Only say whether there is something to do. */
   readonly dryRun: boolean;

@@ -14,7 +14,7 @@ import { loadInventory } from '../../lib/inventory/load.ts';
 import { installedPresets, loadPreset, presetNames } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { artefactSchema } from '../../lib/inventory/schema.ts';
-import { networkError, statusError } from '../../lib/kube/api-error.ts';
+import { networkError, statusError, unavailable } from '../../lib/kube/api-error.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { judgeClock } from '../../lib/plan/clock-rules.ts';
 import { reasons as decisionReasons } from '../../lib/plan/reasons.ts';
@@ -216,6 +216,12 @@ function apiMessages(): string[] {
     ),
     statusError(get, 403, body('Forbidden', `secrets "client" is forbidden: User "${user}" cannot get`)),
     statusError(get, 401, body('Unauthorized', 'Unauthorized')),
+    statusError(
+      { ...get, verb: 'apply' },
+      403,
+      body('Forbidden', 'secrets "client" is forbidden: exceeded quota: objects, x'),
+    ),
+    unavailable(get, `no answer within 3000 ms, server ${server}`),
     networkError(get, coded('CERT_HAS_EXPIRED')),
     networkError({ ...get, server: `${server} (localhost-recovery)` }, coded('ERR_TLS_CERT_ALTNAME_INVALID')),
   ].map(errorText);
@@ -418,7 +424,7 @@ describe('docs/troubleshooting.md', () => {
 
   it('quotes messages as the program prints them', () => {
     expect(printed.filter((message) => !documented.includes(message))).toEqual([]);
-    expect(new Set(printed).size).toBe(30);
+    expect(new Set(printed).size).toBe(32);
   });
 
   it('quotes nothing that is not in the code', () => {
@@ -429,10 +435,10 @@ describe('docs/troubleshooting.md', () => {
     const others = documented.filter((message) => !printed.includes(message));
     // What stands between names: each part must be in the source as it is.
     const name =
-      /"[^"]*"|\((?:kube-controller-manager )?--[\w-]+\)|\b(?:localhost-recovery-serving: it has expired|kube-controller-manager|ConfigMap|Secret)\b/;
+      /"[^"]*"|\b\d{6} bytes\b|\b\d{6} at most\b|\((?:kube-controller-manager )?--[\w-]+\)|\b(?:localhost-recovery-serving: it has expired|kube-controller-manager|ConfigMap|Secret)\b/;
     const parts = others.flatMap((message) => message.split(name)).map((part) => part.trim());
     expect(parts.filter((part) => part.length > 10 && !code.includes(part))).toEqual([]);
-    expect(others).toHaveLength(5);
+    expect(others).toHaveLength(6);
   });
 });
 

@@ -16,6 +16,7 @@ import { eventually } from '../support/eventually.ts';
 import { expireAll } from '../support/cluster/expire.ts';
 import type { Asked } from '../support/faults/fault-forwarder.ts';
 import { type FaultProxy, startFaultProxy } from '../support/faults/fault-proxy.ts';
+import { type SlowLink, type Slowness, startSlowLink } from '../support/faults/slow-link.ts';
 import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 import { MemoryStore } from '../support/stories/memory-store.ts';
 import { ObjectHistory } from '../support/stories/object-history.ts';
@@ -97,6 +98,8 @@ export interface StoryOptions {
   readonly absent?: boolean;
   /** Processes of each kind. Default: one. */
   readonly machines?: number;
+  /** The way to the API server, instead of by the proxy. */
+  readonly slow?: Slowness;
 }
 
 export const isWrite = ({ method }: Asked): boolean => method === 'PUT' || method === 'PATCH';
@@ -106,28 +109,34 @@ export class PresetStory implements AsyncDisposable {
   readonly proxy: FaultProxy;
   readonly history: ObjectHistory;
   readonly world: PresetWorld;
+  readonly link: SlowLink | undefined;
   readonly #members: readonly Member[];
   readonly #stop = new AbortController();
 
-  private constructor(parts: Pick<PresetStory, 'proxy' | 'history' | 'world'>, members: readonly Member[]) {
+  private constructor(parts: Pick<PresetStory, 'proxy' | 'history' | 'world' | 'link'>, members: readonly Member[]) {
     this.proxy = parts.proxy;
     this.history = parts.history;
     this.world = parts.world;
+    this.link = parts.link;
     this.#members = members;
   }
 
   static #count = 0;
 
-  static async create(stage: Stage, { world: name, absent = false, machines = 1 }: StoryOptions): Promise<PresetStory> {
+  static async create(
+    stage: Stage,
+    { world: name, absent = false, machines = 1, slow }: StoryOptions,
+  ): Promise<PresetStory> {
     const { controlPlane } = stage;
     const story = `faults-${(PresetStory.#count += 1)}`;
     const world = presetWorld(name, story);
     const ended = await stage.ended(name);
     const target = { port: controlPlane.port, caFile: controlPlane.recoveryCa, serverName };
     const proxy = await startFaultProxy({ target });
+    const link = slow && (await startSlowLink(controlPlane.port, slow));
     const recoveryKubeconfig = await writeKubeconfig(join(stage.scratch, story), {
-      server: proxy.url,
-      certificateAuthority: proxy.ca,
+      server: link?.url ?? proxy.url,
+      certificateAuthority: link === undefined ? proxy.ca : controlPlane.recoveryCa,
       tlsServerName: serverName,
       token: controlPlane.adminToken,
     });
@@ -151,12 +160,11 @@ export class PresetStory implements AsyncDisposable {
       );
     }
     const history = await ObjectHistory.start(controlPlane, namespacesOf(world));
-    return new PresetStory({ proxy, history, world }, members);
+    return new PresetStory({ proxy, history, world, link }, members);
   }
 
   /** All processes at the same time; a single one until it is done, several of them until all is well. */
-  async run(): Promise<readonly RegenReport[]> {
-    const once = this.#members.length === 1;
+  async run({ once = this.#members.length === 1 } = {}): Promise<readonly RegenReport[]> {
     const running = this.#members.flatMap(({ resolved, actors }) =>
       actors.map((actor) => actor.run({ ...keys(), once, ...namesFor(resolved, actor), signal: this.#stop.signal })),
     );
@@ -233,6 +241,7 @@ export class PresetStory implements AsyncDisposable {
     for (const { actors, direct } of this.#members) {
       for (const actor of [...actors, direct]) await actor[Symbol.asyncDispose]();
     }
+    await this.link?.[Symbol.asyncDispose]();
     await this.proxy.close();
   }
 }

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { expiredCertificateAnnotation } from '../../lib/bootstrap-identity.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import type { KubeRequest } from '../../lib/kube/kube.ts';
@@ -19,6 +19,10 @@ const issued = async (): Promise<string> => {
   return Buffer.from(certificate.pem).toString('base64');
 };
 
+/** What the API server says to who shows what was issued. */
+const trials: (object | RecoveryError)[] = [];
+beforeEach(() => void trials.splice(0));
+
 /** Answers in turn; the last one again and again. */
 async function ask(...answers: readonly (object | RecoveryError)[]) {
   const clock = new FakeClock('2026-03-01T00:00:00Z');
@@ -31,10 +35,16 @@ async function ask(...answers: readonly (object | RecoveryError)[]) {
     return answer ?? {};
   };
   const connection = { server: 'https://s', request: request as never };
+  const trial = async (): Promise<object> => {
+    const answer = trials.shift() ?? {};
+    if (answer instanceof RecoveryError) throw answer;
+    return answer;
+  };
+  const connectAs = async () => ({ request: trial, close: async () => undefined }) as never;
   const log = createLog({ write: (line) => lines.push((JSON.parse(line) as { event: string }).event) });
   const { signal } = new AbortController();
   const state = { isOver: false };
-  const result = askForCertificate(await tiger(), { connection, waitMs: 40_000, clock, log, signal })
+  const result = askForCertificate(await tiger(), { connection, connectAs, waitMs: 40_000, clock, log, signal })
     .then((pem) => pem.toString('base64'))
     .catch((err: unknown) => (err as Error).message)
     .finally(() => (state.isOver = true));
@@ -178,9 +188,55 @@ describe('askForCertificate()', () => {
     expect(unapproved.asked.length).toBeLessThan(40);
   });
 
-  it('refuses a certificate that is another one', async () => {
+  it('says of one that is approved and not signed who is to sign', async () => {
+    const { result } = await ask(condition('Approved'));
+    expect(result).toMatch(/has been approved, and not signed in 40s; .* See that kube-controller-manager runs/);
+  });
+
+  const made = (at: string, certificate: string) => ({
+    metadata: { creationTimestamp: at },
+    status: { certificate },
+  });
+  const unknown = new RecoveryError('KubeUnauthorized', '401');
+
+  it('asks by another name where the API server does not know what was issued', async () => {
+    const [certificate] = [await issued()];
+    trials.push(unknown);
+    const { result, asked, lines } = await ask({ status: { certificate } }, {}, { status: { certificate } });
+    expect(result).toBe(certificate);
+    expect(lines).toEqual(['csr.requested', 'csr.refused', 'csr.requested']);
+    expect(asked[2]).toMatch(new RegExp(`^GET ${requestName(await tiger())}-[0-9a-f]{8}$`));
+  });
+
+  it('asks by another name where what was issued has expired, or is another one', async () => {
+    const { certificate: late } = await nodePair({ notAfter: new Date('2026-02-28T00:00:00Z') });
     const { certificate: other } = await nodePair({ keyOf: 'other', notAfter: new Date('2030-01-01T00:00:00Z') });
-    const { result } = await ask({ status: { certificate: Buffer.from(other.pem).toString('base64') } });
-    expect(result).toMatch(/cannot be used, it is for another key; kubectl delete csr kube-cert-recovery-worker-/);
+    const certificate = await issued();
+    for (const { pem } of [late, other]) {
+      const bad = Buffer.from(pem).toString('base64');
+      const { result, lines } = await ask({ status: { certificate: bad } }, {}, { status: { certificate } });
+      expect([result, lines]).toEqual([certificate, ['csr.requested', 'csr.refused', 'csr.requested']]);
+    }
+  });
+
+  it('keeps the expired one where that is of no use either, and makes no more for ten minutes', async () => {
+    const certificate = await issued();
+    trials.push(unknown, unknown);
+    const recent = made('2026-02-28T23:55:00Z', certificate);
+    const { result, asked } = await ask(recent, recent);
+    expect(result).toMatch(
+      /cannot be used, signed by "CN=\S+", the API server answers 401 to it: .*; the expired one stays, and a new one is asked for in ten minutes$/,
+    );
+    expect(asked).toHaveLength(2);
+    trials.push(unknown, unknown);
+    const old = made('2026-02-28T23:45:00Z', certificate);
+    expect(await ask(old, old, { status: { certificate } })).toMatchObject({ result: certificate });
+  });
+
+  it('waits for an API server that does not say whether it knows it', async () => {
+    const certificate = await issued();
+    trials.push(away, away);
+    const { result, lines } = await ask({ status: { certificate } });
+    expect([result, lines]).toEqual([certificate, ['api.waiting', 'csr.requested']]);
   });
 });

@@ -28,7 +28,7 @@ export async function readNamesInApi(connection: KubeConnection, signal: AbortSi
   const read = async (resource: string, what: string): Promise<Sight> => {
     try {
       const path = `${group}/${resource}/${openshiftObjects.name}`;
-      return { object: await connection.request({ method: 'GET', path, timeoutMs: 3000, signal }) };
+      return { object: await connection.request({ method: 'GET', path, timeoutMs: 3000, longestMs: 12_000, signal }) };
     } catch (err) {
       if (isCode(err, 'KubeNotFound')) return { problem: `${what} does not exist`, isUnread: false };
       return { problem: `${what} could not be read: ${errorText(err)}`, isUnread: true };

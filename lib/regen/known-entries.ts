@@ -1,0 +1,40 @@
+// Of an object, what the inventory knows: others may keep a megabyte beside it, in each object, and all that a look has
+// read is held until it has written. What is known and larger than anything of its kind is not taken apart: that entry is
+// at fault, by name, and the others are not concerned.
+import { RecoveryError } from '../errors.ts';
+import { artefactContent, caBundleKey, certificateKey, keysOf, privateKeyKey } from '../inventory/content.ts';
+import type { Location, Resolved } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
+import { type Found, locationText, type Store } from '../store/store.ts';
+
+/** Of an entry that nobody knows: as much as matters to nobody. */
+const smallBytes = 64 * 1024;
+/** A bundle of three hundred CAs has less. */
+const mostBytes = 512 * 1024;
+
+/** The same store, whose reads hold what the inventory knows. */
+export function withKnownEntries(store: Store, { artefacts }: Resolved): Store {
+  const standard = [certificateKey, privateKeyKey, caBundleKey];
+  const known = new Map<Location, ReadonlySet<string>>(
+    artefacts.map((one) => [one.location, new Set([...standard, ...keysOf(artefactContent(one, artefacts))])]),
+  );
+  return {
+    read: async (location, signal) => {
+      const found = await store.read(location, signal);
+      const keys = known.get(location);
+      return found === undefined || keys === undefined || isFile(location) ? found : knownOf(location, found, keys);
+    },
+    write: (location, ...rest) => store.write(location, ...rest),
+    backup: async (location) => store.backup?.(location),
+  };
+}
+
+/** Throws ReadFailed. */
+function knownOf(location: Location, found: Found, known: ReadonlySet<string>): Found {
+  const kept = Object.entries(found.entries).filter(([key, { length }]) => known.has(key) || length <= smallBytes);
+  const huge = kept.find(([, { length }]) => length > mostBytes);
+  if (huge === undefined) return { ...found, entries: Object.fromEntries(kept) };
+  const [key, { length }] = huge;
+  const problem = `its entry "${key}" has ${length} bytes, ${mostBytes} at most are read; take out what is not its own`;
+  throw new RecoveryError('ReadFailed', `Cannot use ${locationText(location)}: ${problem}`);
+}

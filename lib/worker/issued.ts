@@ -1,0 +1,62 @@
+// What was issued to a worker, before it takes the place of the expired pair, which alone proves who it is: the right
+// certificate, and one that the API server knows. kube-controller-manager may sign by a CA that kube-apiserver does not
+// have, and what it signed may have been fetched too late.
+import { createHash } from 'node:crypto';
+import { isCode } from '../errors.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { resourcePath } from '../kube/resources.ts';
+import { parseCertificates } from '../pki/certificate.ts';
+import { type Expired, issuedProblem } from './expiry.ts';
+
+/** Opens a connection as who has this pair, PEM. Sends nothing yet. */
+export type ConnectAs = (pair: { readonly cert: Buffer; readonly key: Buffer }) => Promise<KubeConnection>;
+
+export interface IssuedTrial {
+  readonly connectAs: ConnectAs;
+  readonly signal: AbortSignal;
+  readonly now: Date;
+}
+
+const tryMs = 5000;
+
+/**
+ * The leaf alone: what follows it is nobody's to put into a kubelet's file; or why it cannot be used, with who has signed
+ * it. Throws what `request` throws where the API server does not say.
+ */
+export async function judgeIssued(
+  issued: Buffer,
+  expired: Expired,
+  trial: IssuedTrial,
+): Promise<Buffer | { readonly problem: string }> {
+  const wrong = issuedProblem(issued, expired, trial.now);
+  if (wrong === 'it cannot be read') return { problem: wrong };
+  const [made] = parseCertificates(issued, 'answer');
+  if (made === undefined) return { problem: 'it cannot be read' };
+  const leaf = Buffer.from(made.pem);
+  const problem = wrong ?? (await refusalOf(leaf, expired, trial));
+  return problem === undefined ? leaf : { problem: `signed by "${made.facts.issuer}", ${problem}` };
+}
+
+/** Undefined: the API server knows who shows it, whatever that one may do. */
+async function refusalOf(
+  cert: Buffer,
+  { node, key }: Expired,
+  { connectAs, signal }: IssuedTrial,
+): Promise<string | undefined> {
+  const connection = await connectAs({ cert, key: Buffer.from(key.export({ type: 'pkcs8', format: 'pem' })) });
+  try {
+    const path = resourcePath('Node', { name: node });
+    await connection.request({ method: 'GET', path, timeoutMs: tryMs, signal });
+    return undefined;
+  } catch (err) {
+    if (isCode(err, 'KubeForbidden', 'KubeNotFound')) return undefined;
+    if (!isCode(err, 'KubeUnauthorized')) throw err;
+    return 'the API server answers 401 to it: see that kube-controller-manager signs by a CA in its --client-ca-file';
+  } finally {
+    await connection.close();
+  }
+}
+
+/** Of the request after one whose answer cannot be used: the same for every run, so that a timer floods nobody. */
+export const nextRequestName = (firstName: string, issued: Buffer): string =>
+  `${firstName}-${createHash('sha256').update(issued).digest('hex').slice(0, 8)}`;
