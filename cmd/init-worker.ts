@@ -5,7 +5,13 @@ import { join, resolve } from 'node:path';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
 import { directoriesOf } from '../lib/install/host.ts';
-import { applyHost, examineProgram, type HostMachine, thisMachine } from '../lib/install/host-apply.ts';
+import {
+  applyHost,
+  examineProgram,
+  type HostMachine,
+  installedCommand,
+  thisMachine,
+} from '../lib/install/host-apply.ts';
 import { defaultDirectory, hostLayout, workerTokenFile } from '../lib/install/layout.ts';
 import { controlPlaneSign, workerToken, writeWorkerToken } from '../lib/install/worker-host.ts';
 import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
@@ -13,7 +19,8 @@ import { allDirectories } from '../lib/inventory/located.ts';
 import { filesOf } from '../lib/inventory/places.ts';
 import { authorityLocations, kubeletIdentity } from '../lib/worker/kubelet-files.ts';
 import { exitCodes } from './exit-codes.ts';
-import { hostFlags, type HostLine, ownParents, realOf, requireProgram, unitFlags } from './host.ts';
+import { hostFlags, type HostLine, ownParents, realOf, unitFlags } from './host-flags.ts';
+import { requireProgram } from './host.ts';
 import { configInput } from './read-config.ts';
 import type { Io } from './runtime.ts';
 
@@ -22,7 +29,9 @@ export async function initWorkerCommand(
   io: Io,
   machine?: HostMachine,
 ): Promise<number> {
-  const { flags, executable, problems } = hostFlags(line, io);
+  const here = machine ?? thisMachine(io.signal);
+  const { unitDirectory } = here;
+  const { flags, executable, problems } = hostFlags(line, io, installedCommand(unitDirectory));
   const config = parseToolConfig({ ...configInput(flags, io), problems });
   const {
     kubernetesDir = '',
@@ -43,14 +52,13 @@ export async function initWorkerCommand(
   const directory = resolve(io.cwd, out);
   const path = workerTokenFile(hostLayout(directory));
   const elsewhere = directory === defaultDirectory ? [] : [`--worker-token-file=${path}`];
-  const units = { executable, flags: [...unitFlags(flags, io.cwd), ...elsewhere], writable };
+  const units = { executable, flags: [...unitFlags(flags, io.cwd), ...elsewhere], writable, unitDirectory };
   const files = renderWorker(units);
   if (config.dryRun) {
     io.stdout.write(files.map(({ path: unit, content }) => `# ${unit}\n${content}`).join('\n'));
     return exitCodes.done;
   }
   const token = workerToken(tokenText(source, io.cwd), source);
-  const here = machine ?? thisMachine(io.signal);
   const examined = await examineProgram(executable, io.signal);
   if (here.systemctl !== undefined) requireProgram(examined);
   // The token first: what the units start finds it.

@@ -7,6 +7,7 @@ import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { installedCommand, missingUnits } from '../lib/install/host-apply.ts';
 import { starterText } from '../lib/install/host.ts';
+import { withInstalled } from '../lib/install/installed-flags.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { bootId } from '../lib/host/proc.ts';
@@ -28,7 +29,7 @@ import { withNotedLife } from './cluster-life.ts';
 import { connectingOf, storeOf } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
-import { clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
+import { absoluteConfig, clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
 import type { StatusRequest } from './status-api.ts';
 
 const formats = ['table', 'json', 'yaml'] as const satisfies readonly StatusFormat[];
@@ -56,24 +57,17 @@ export function statusFlags({ output: wanted, at }: OwnFlags) {
   return { options: { output, at: date }, problems };
 }
 
-/** What `init host` was told: so the report says what the timer of this machine does, and when. */
-function toldOfUnits(line: CommandLine): Pick<CommandLine, 'renewBefore' | 'window' | 'warnOnly' | 'config'> {
-  const words = installedCommand();
-  const valueOf = (flag: string): string | undefined =>
-    words.findLast((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1);
-  const [renewBefore, window, config] = ['--renew-before', '--window', '--config'].map(valueOf);
-  const isNamed = line.config !== undefined || line.preset !== undefined;
-  return {
-    ...(config !== undefined && !isNamed && existsSync(config) && { config }),
-    ...(renewBefore !== undefined && { renewBefore }),
-    ...(window !== undefined && { window }),
-    ...(words.includes('--warn-only') && { warnOnly: true }),
-  };
+/** With what `init host` was told: so the report says what the timer of this machine does, and when. */
+function asUnitsDo(line: StatusLine, cwd: string): StatusLine {
+  const { config, ...told } = withInstalled(absoluteConfig(line, cwd), { words: installedCommand() });
+  // A file of the units that is gone is no reason to say nothing.
+  const isThere = config !== undefined && (line.config !== undefined || existsSync(config));
+  return isThere ? { ...told, config } : told;
 }
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   const { options, problems } = statusFlags(line);
-  const config = parseToolConfig({ ...configInput(orKubeadm({ ...toldOfUnits(line), ...line }), io), problems });
+  const config = parseToolConfig({ ...configInput(orKubeadm(asUnitsDo(line, io.cwd)), io), problems });
   const { inventory } = config;
   const isOfMachine = finderOf(inventory)?.looksAt === 'machine';
   if (isOfMachine && inventory.artefacts.every(({ location }) => isFile(location)))
