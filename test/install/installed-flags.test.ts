@@ -53,7 +53,10 @@ describe('withInstalled()', () => {
       logLevel: 'debug',
     });
     const file = ['/opt/program', '--config=/own.yaml', '--renew-before=30d'];
-    expect(withInstalled({ config: '/own.yaml' }, { words: file, isInFile }).renewBefore).toBe('30d');
+    expect(withInstalled({ config: '/own.yaml' }, { words: file, isInFile })).toEqual({
+      config: '/own.yaml',
+      renewBefore: '30d',
+    });
   });
 
   it('leaves what is typed as it is where there are no units', () => {
