@@ -60,8 +60,18 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
       dryRun,
       print: (text) => void io.stdout.write(`${text}\n`),
     });
+    if (image === undefined && !dryRun) io.stdout.write(noPodText(options.directory));
     return exitCodes.done;
   });
+}
+
+/** Of an approver without a pod. */
+function noPodText(directory: string): string {
+  const pod = nextCommand('', { '--mode': 'approver', '--config': join(directory, 'approver/config.yaml') });
+  return (
+    'No approver runs yet: requests of kubelets stay pending. Run this again with --image for a static pod of this node, ' +
+    `or have a pod of your own run: ${pod}\n`
+  );
 }
 
 const isLoopback = (server: string): boolean => /^https:\/\/(localhost|127\.0\.0\.1|\[::1\])(:|\/|$)/.test(server);

@@ -17,6 +17,7 @@ import type { ConfigMap } from '../lib/kube/kube.ts';
 import { getIfPresent, objectPath } from '../lib/kube/objects.ts';
 import { type AsHost, unlessStarting } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
+import { nextCommand } from '../lib/next-command.ts';
 
 type Configured = Pick<CommonConfig, 'inventory' | 'lives'>;
 type Places = Pick<RegenConfig, 'backupDir' | 'lockDir'>;
@@ -76,4 +77,4 @@ export async function askLife(places: Places, runtime: Runtime, asHost: AsHost |
   }
 }
 
-const grant = 'grant the right with "kube-cert-recovery init host" and the kubeconfig of an administrator';
+const grant = `grant the right with "${nextCommand('init host')}" on a control-plane node`;

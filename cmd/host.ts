@@ -38,6 +38,7 @@ import { grantOf, grantRights } from './host-rights.ts';
 import type { Io } from './runtime.ts';
 import { hostServices } from '../lib/well-known.ts';
 import { configInput, resolveHere } from './read-config.ts';
+import { nextCommand, shellWord } from '../lib/next-command.ts';
 
 async function unitsOf(config: ToolConfig, told: Omit<HostUnits, 'writable' | 'manifests'>): Promise<HostUnits> {
   const { inventory, environment } = config;
@@ -74,8 +75,8 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
     for (const problem of examined.problems) io.stderr.write(`--executable: ${problem}\n`);
     io.stdout.write(
       `systemd does not run here: nothing was written. Run this as root before each start of ${starterText(units.before)}, whatever its\n` +
-        `exit code, and once a minute with --restart besides:\n  ${plainCommand(units).join(' ')}\n` +
-        `Where the machine is adopted ("init adopt"), this once a minute, too:\n  ${repairCommand(units).join(' ')}\n`,
+        `exit code, and once a minute with --restart besides:\n  ${plainCommand(units).map(shellWord).join(' ')}\n` +
+        `Where the machine is adopted ("init adopt"), this once a minute, too:\n  ${repairCommand(units).map(shellWord).join(' ')}\n`,
     );
     await grantRights(config, io);
     return exitCodes.failed;
@@ -98,14 +99,14 @@ function keptByFile(file = ''): RecoveryError {
   return problemsError('ConfigInvalid', 'Cannot use the configuration', [problem]);
 }
 
-/** Throws ConfigInvalid. */
+/** Throws PreconditionFailed. */
 function refuseWorker({ kubernetesDir = '', pkiDir = '' }: Readonly<Record<string, string>>): void {
   const isNode = existsSync(join(kubernetesDir, 'kubelet.conf'));
   if (!isNode || controlPlaneSign({ kubernetesDir, pkiDir }) !== undefined) return;
   const message =
-    'Cannot find a control plane of kubeadm on this machine, which is a worker: run "kube-cert-recovery init workers" on a ' +
+    `Cannot find a control plane of kubeadm on this machine, which is a worker: run "${nextCommand('init workers')}" on a ` +
     'control-plane node, and here the command that it prints';
-  throw new RecoveryError('ConfigInvalid', message);
+  throw new RecoveryError('PreconditionFailed', message);
 }
 
 /** Throws ConfigInvalid: nothing is written then. */

@@ -23,6 +23,8 @@ import { hostFlags, type HostLine, ownParents, realOf, unitFlags } from './host-
 import { requireProgram } from './host.ts';
 import { configInput } from './read-config.ts';
 import type { Io } from './runtime.ts';
+import { nextCommand, shellWord } from '../lib/next-command.ts';
+import { sameMachine } from '../lib/config/given-flags.ts';
 
 export async function initWorkerCommand(
   { out = defaultDirectory, workerTokenFile: source = '', ...line }: HostLine,
@@ -40,8 +42,8 @@ export async function initWorkerCommand(
   } = allDirectories(config.inventory, config.environment.directories ?? {});
   const sign = controlPlaneSign({ kubernetesDir, pkiDir });
   if (sign !== undefined) {
-    const message = `Cannot install this machine as a worker: "${sign}" is here, so it is a control-plane node, which needs no token; run "kube-cert-recovery init host"`;
-    throw new RecoveryError('ConfigInvalid', message);
+    const message = `Cannot install this machine as a worker: "${sign}" is here, so it is a control-plane node, which needs no token; run "${nextCommand('init host', sameMachine(line, io.cwd))}"`;
+    throw new RecoveryError('PreconditionFailed', message);
   }
   const kubeletConf = join(kubernetesDir, 'kubelet.conf');
   const identity = await kubeletIdentity(kubeletConf);
@@ -72,7 +74,7 @@ export async function initWorkerCommand(
     for (const problem of examined.problems) io.stderr.write(`--executable: ${problem}\n`);
     lines.push(
       'systemd does not run here: no unit was written. Run this as root before each start of the kubelet, whatever its',
-      `exit code, and once a minute besides:\n  ${workerCommand(units).join(' ')}`,
+      `exit code, and once a minute besides:\n  ${workerCommand(units).map(shellWord).join(' ')}`,
     );
   } else {
     if (outcome.absent.length > 0)

@@ -14,7 +14,6 @@ import { bootId } from '../lib/host/proc.ts';
 import { finderOf } from '../lib/inventory/finders.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
 import { isFile } from '../lib/inventory/places.ts';
-import { presetNames } from '../lib/inventory/preset.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
@@ -29,6 +28,8 @@ import { withNotedLife } from './cluster-life.ts';
 import { connectingOf, storeOf } from './connections.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
+import { sameMachine } from '../lib/config/given-flags.ts';
+import { type Given, nextCommand } from '../lib/next-command.ts';
 import { absoluteConfig, clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
 import type { StatusRequest } from './status-api.ts';
 
@@ -67,34 +68,39 @@ function asUnitsDo(line: StatusLine, cwd: string): StatusLine {
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   const { options, problems } = statusFlags(line);
-  const config = parseToolConfig({ ...configInput(orKubeadm(asUnitsDo(line, io.cwd)), io), problems });
+  const typed = orKubeadm(asUnitsDo(line, io.cwd));
+  const config = parseToolConfig({ ...configInput(typed, io), problems });
   const { inventory } = config;
   const isOfMachine = finderOf(inventory)?.looksAt === 'machine';
   if (isOfMachine && inventory.artefacts.every(({ location }) => isFile(location)))
-    return nodeStatus(config, options, io);
+    return nodeStatus(config, { ...options, given: sameMachine(typed, io.cwd) }, io);
   const { clusterStatus } = await import('./status-api.ts');
   return clusterStatus(config, options, io);
 }
 
+interface NodeRequest extends StatusRequest {
+  /** What was typed, or told to the units, of the machine that is meant. */
+  readonly given: Given;
+}
+
 /** Files of this machine: works with no API. Only one that is adopted has objects and containers there besides. */
-async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): Promise<number> {
-  const { at, output } = options;
+async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Promise<number> {
+  const { at, output, given } = options;
   const { stdout, signal } = io;
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
   const resolved = await withNotedLife(resolve(config.inventory, environment), config);
   const directory = adoptionDirectory(config);
   const api = directory === undefined ? undefined : await import('./status-api.ts');
   const adoption = directory === undefined ? undefined : await api?.adoptionStatus(directory, { config, at, io });
-  const { name, repairsBefore } = config.inventory;
+  const { repairsBefore } = config.inventory;
   const missing = missingUnits(undefined, repairsBefore);
   const starter = starterText(repairsBefore);
-  const preset = presetNames().includes(name) ? name : 'kubeadm';
   const status = await runNodeStatus({
     resolved,
     policy: config.policy,
     notes: [
       ...notes,
-      ...unitNotes(missing, { isAdopted: directory !== undefined, starter, preset }),
+      ...unitNotes(missing, { isAdopted: directory !== undefined, starter, given }),
       ...(adoption?.notes ?? []),
     ],
     isArmed: missing.length === 0,
@@ -140,13 +146,16 @@ async function runningHere(resolved: Resolved, { lockDir }: ToolConfig) {
 /** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */
 function unitNotes(
   missing: readonly string[],
-  { isAdopted, starter, preset }: { isAdopted: boolean; starter: string; preset: string },
+  { isAdopted, starter, given }: { isAdopted: boolean; starter: string; given: Given },
 ): readonly string[] {
+  const { '--preset': preset, ...others } = given;
+  const units = nextCommand('init host', preset === 'kubeadm' ? others : given);
+  const plain = nextCommand('', { '--mode': 'regen', '--once': true, ...given });
   const what = isAdopted ? "etcd's certificates and the files of kubeadm" : 'this machine';
   return missing.map(
     (state) =>
-      `${state}: nothing repairs ${what} by itself until "kube-cert-recovery init host${preset === 'kubeadm' ? '' : ` --preset=${preset}`}" has been run, unless another ` +
-      `init system runs "kube-cert-recovery --mode=regen --once --preset=${preset}" before each start of ${starter}`,
+      `${state}: nothing repairs ${what} by itself until "${units}" has been run, unless another ` +
+      `init system runs "${plain}" before each start of ${starter}`,
   );
 }
 

@@ -104,8 +104,7 @@ const tenant: Readonly<Record<UninstallPart, (looking: Looking) => Promise<strin
     if (!isHost && taken === undefined) return undefined;
     const here = isHost ? 'the units of init host on this machine' : '';
     const lease = taken === undefined ? '' : `the Lease of renewals was last taken ${taken}`;
-    const lost =
-      'their rights would be granted again by the next run of such a machine; run "uninstall host" there first';
+    const lost = `their rights would be granted again by the next run of such a machine; run "${nextCommand('uninstall host')}" there first`;
     return `${[here, lease].filter((text) => text !== '').join('; ')}; ${lost}`;
   },
 };
