@@ -1,5 +1,6 @@
 // `status`: what is expired, what would break, what would be done; with --at as of another day.
 import { existsSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { basename, join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
 import type { ToolConfig } from '../lib/config/load.ts';
@@ -26,6 +27,7 @@ import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { withNotedLife } from './cluster-life.ts';
 import { connectingOf, storeOf } from './connections.ts';
+import { rightsNote } from './host-rights.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
@@ -95,6 +97,14 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
   const { repairsBefore } = config.inventory;
   const missing = missingUnits(undefined, repairsBefore);
   const starter = starterText(repairsBefore);
+  const isRoot = process.getuid?.() === 0;
+  const store = storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints }));
+  const look = {
+    ...connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io),
+    resolved,
+    hostName: hostname(),
+  };
+  const rights = isRoot && at === undefined ? await rightsNote(config, store, look) : undefined;
   const status = await runNodeStatus({
     resolved,
     policy: config.policy,
@@ -102,11 +112,12 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
       ...notes,
       ...unitNotes(missing, { isAdopted: directory !== undefined, starter, given }),
       ...(adoption?.notes ?? []),
+      ...(rights === undefined ? [] : [rights]),
     ],
     isArmed: missing.length === 0,
     starter,
-    isRoot: process.getuid?.() === 0,
-    store: storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints })),
+    isRoot,
+    store,
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
     at,
