@@ -9,6 +9,7 @@ import { installApprover, removeApprover } from '../lib/install/approver-apply.t
 import { allDirectories } from '../lib/inventory/located.ts';
 import { directoriesOfKubeadm, discoverKubeadm } from '../lib/inventory/discover/kubeadm-machine.ts';
 import { problemsError } from '../lib/problems.ts';
+import { nextCommand } from '../lib/next-command.ts';
 import { version } from '../lib/program.ts';
 import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
@@ -59,8 +60,18 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
       dryRun,
       print: (text) => void io.stdout.write(`${text}\n`),
     });
+    if (image === undefined && !dryRun) io.stdout.write(noPodText(options.directory));
     return exitCodes.done;
   });
+}
+
+/** Of an approver without a pod. */
+function noPodText(directory: string): string {
+  const pod = nextCommand('', { '--mode': 'approver', '--config': join(directory, 'approver/config.yaml') });
+  return (
+    'No approver runs yet: requests of kubelets stay pending. Run this again with --image for a static pod of this node, ' +
+    `or have a pod of your own run: ${pod}\n`
+  );
 }
 
 const isLoopback = (server: string): boolean => /^https:\/\/(localhost|127\.0\.0\.1|\[::1\])(:|\/|$)/.test(server);
@@ -71,6 +82,11 @@ export async function uninstallApproverCommand(line: InstallLine, io: Io): Promi
   const { kubernetesDir } = directoriesOfKubeadm(allDirectories(inventory, environment.directories ?? {}));
   const print = (text: string): void => void io.stdout.write(`${text}\n`);
   await removeApprover({ directory: options.directory, manifestsDir: join(kubernetesDir, 'manifests'), dryRun, print });
-  print('Its identity stays in the API; "kube-cert-recovery uninstall" removes it when no node uses it any more.');
+  const command = nextCommand('uninstall', {
+    '--part': 'approver',
+    '--out': line.out,
+    '--kubeconfig': line.kubeconfig,
+  });
+  print(`Its identity stays in the API. When no node uses it any more, remove it: ${command}`);
   return exitCodes.done;
 }

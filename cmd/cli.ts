@@ -3,6 +3,7 @@
 import { Command, CommanderError, Option } from 'commander';
 import { type FlagOwner, flagRows, type FlagsOf, isRepeatable } from '../lib/config/flags.ts';
 import { errorText } from '../lib/errors.ts';
+import { isWrongUsage } from '../lib/problems.ts';
 import { programText } from '../lib/program.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
@@ -175,8 +176,7 @@ export async function run(io: Io): Promise<number> {
     return outcome.exit;
   } catch (err) {
     if (err instanceof CommanderError) return err.exitCode === 0 ? exitCodes.done : exitCodes.usage; // said already
-    const exit = exitOfError(err);
-    io.stderr.write(`${errorText(err)}\n${exit === exitCodes.usage ? `\n${usage}\n` : ''}`);
-    return exit;
+    io.stderr.write(`${errorText(err)}\n${isWrongUsage(err) ? `\n${usage}\n` : ''}`);
+    return exitOfError(err);
   }
 }

@@ -17,12 +17,13 @@ import type { ConfigMap } from '../lib/kube/kube.ts';
 import { getIfPresent, objectPath } from '../lib/kube/objects.ts';
 import { type AsHost, unlessStarting } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
+import { nextCommand } from '../lib/next-command.ts';
 
 type Configured = Pick<CommonConfig, 'inventory' | 'lives'>;
 type Places = Pick<RegenConfig, 'backupDir' | 'lockDir'>;
 
 /** One beside the backups: what was heard. One in the directory of the lock: why nothing was heard the last time. */
-const noteName = 'certificate-validity';
+export const lifeNote = 'certificate-validity';
 /** The cluster says nothing, so kubeadm's default counts. */
 const silent = 'default';
 
@@ -36,13 +37,13 @@ export async function withNotedLife(
   { inventory, lives, backupDir }: Configured & Pick<Places, 'backupDir'>,
 ): Promise<Resolved> {
   if (inventory.discover !== 'kubeadm') return resolved;
-  const note = await readNote(backupDir, noteName);
+  const note = await readNote(backupDir, lifeNote);
   return withCertificateValidity(resolved, parseDuration(note?.text ?? '') || undefined, lives);
 }
 
 /** The same for a mode. Where nothing was ever heard it is asked for first, if `asHost` is given. Never rejects. */
 export async function withLifeOfCluster(mode: Places, runtime: Runtime, asHost: AsHost | undefined): Promise<Resolved> {
-  if ((await readNote(mode.backupDir, noteName)) === undefined) await askLife(mode, runtime, asHost);
+  if ((await readNote(mode.backupDir, lifeNote)) === undefined) await askLife(mode, runtime, asHost);
   return withNotedLife(runtime.resolved, { ...runtime.config, ...mode });
 }
 
@@ -51,7 +52,7 @@ export async function askLife(places: Places, runtime: Runtime, asHost: AsHost |
   const { config, clock, log, signal } = runtime;
   const now = clock.now();
   if (asHost === undefined || config.inventory.discover !== 'kubeadm') return;
-  const [heard, tried] = await Promise.all([readNote(places.backupDir, noteName), readNote(places.lockDir, noteName)]);
+  const [heard, tried] = await Promise.all([readNote(places.backupDir, lifeNote), readNote(places.lockDir, lifeNote)]);
   if (isRecent(heard?.at, againMs, now) || isRecent(tried?.at, afterFailureMs, now)) return;
   try {
     const found = await asHost((connection) =>
@@ -62,18 +63,18 @@ export async function askLife(places: Places, runtime: Runtime, asHost: AsHost |
     );
     const validity = certificateValidity(found?.data?.['ClusterConfiguration']);
     const told = validity === undefined ? silent : durationText(validity);
-    await writeNote(places.backupDir, noteName, told, now);
+    await writeNote(places.backupDir, lifeNote, told, now);
     if (told !== (heard?.text ?? silent))
       log.info('life.followed', {
         message: `certificates live ${told}, as ConfigMap "kube-system/kubeadm-config" says`,
       });
   } catch (err) {
     const code = err instanceof RecoveryError ? err.code : 'unknown';
-    await writeNote(places.lockDir, noteName, code, now);
+    await writeNote(places.lockDir, lifeNote, code, now);
     if (!isCode(err, 'KubeForbidden') || tried?.text === code) return;
     const message = `the life of certificates in ConfigMap "kube-system/kubeadm-config" is not known: ${errorText(err)}; ${grant}`;
     log.warn('discovery.partial', { message });
   }
 }
 
-const grant = 'grant the right with "kube-cert-recovery init host" and the kubeconfig of an administrator';
+const grant = `grant the right with "${nextCommand('init host')}" on a control-plane node`;

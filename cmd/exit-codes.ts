@@ -77,6 +77,8 @@ export function exitOfNode(status: NodeStatus): ExitCode {
   const rows = nodeRows(status);
   if (adopted !== undefined && isPartlyUnknown(adopted)) return exitCodes.failed;
   if (!rows.some((row) => row.state === 'UNKNOWN') && rows.some(({ byHand }) => byHand)) return exitCodes.byHand;
+  if (status.isForecast && status.class === 'healthy' && !rows.some((row) => row.state === 'UNKNOWN'))
+    return exitCodes.done;
   // What would be renewed before the kubelet starts is no fault of today.
   if (status.isForecast && status.class === 'recovering' && status.isArmed) return exitCodes.expiring;
   const inMemory = status.served.flatMap(({ ends }) => (ends === undefined ? [] : [{ state: ends }]));

@@ -19,6 +19,9 @@ import type { Runtime } from './runtime.ts';
 /** One piece of work with a credential of some minutes. Rejects when none can be made, or with what the work rejects. */
 export type AsHost = <T>(work: (connection: KubeConnection) => Promise<T>) => Promise<T>;
 
+/** What it takes to know who this host is. */
+export type HostLook = Pick<Runtime, 'resolved' | 'clock' | 'log' | 'signal' | 'hostName'>;
+
 export interface HostIdentity {
   /** Of a component that talks to the API server of this machine: its server and CA are those of this identity. */
   readonly kubeconfig: string;
@@ -29,7 +32,7 @@ export interface HostIdentity {
  * Undefined where no component of this host talks to an API server: its server and CA are those of one that does, best of
  * the API server of this machine.
  */
-export function hostIdentity(store: Store, runtime: Runtime): HostIdentity | undefined {
+export function hostIdentity(store: Store, runtime: HostLook): HostIdentity | undefined {
   const { resolved, clock, log, signal } = runtime;
   const own = talkers(resolved);
   const component = own.find((one) => isStaticPod(one.name)) ?? own[0];
@@ -54,7 +57,7 @@ const talkers = (resolved: Resolved): readonly Component[] =>
   componentsOf(resolved).filter((one) => ownKubeconfig(one) !== undefined);
 
 /** Of this machine in the cluster: no two have the same. Where its kubelet does not tell, its host name. */
-export async function nodeNameHere(store: Store, { resolved, hostName, signal }: Runtime): Promise<string> {
+export async function nodeNameHere(store: Store, { resolved, hostName, signal }: HostLook): Promise<string> {
   const kubelet = talkers(resolved).find(({ name }) => name === 'kubelet');
   const artefact = resolved.artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubelet?.file);
   return (artefact && (await nodeNameIn(artefact, { store, signal }))) ?? hostName;

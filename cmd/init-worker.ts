@@ -5,7 +5,13 @@ import { join, resolve } from 'node:path';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
 import { directoriesOf } from '../lib/install/host.ts';
-import { applyHost, examineProgram, type HostMachine, thisMachine } from '../lib/install/host-apply.ts';
+import {
+  applyHost,
+  examineProgram,
+  type HostMachine,
+  installedCommand,
+  thisMachine,
+} from '../lib/install/host-apply.ts';
 import { defaultDirectory, hostLayout, workerTokenFile } from '../lib/install/layout.ts';
 import { controlPlaneSign, workerToken, writeWorkerToken } from '../lib/install/worker-host.ts';
 import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
@@ -13,16 +19,21 @@ import { allDirectories } from '../lib/inventory/located.ts';
 import { filesOf } from '../lib/inventory/places.ts';
 import { authorityLocations, kubeletIdentity } from '../lib/worker/kubelet-files.ts';
 import { exitCodes } from './exit-codes.ts';
-import { hostFlags, type HostLine, ownParents, realOf, requireProgram, unitFlags } from './host.ts';
+import { hostFlags, type HostLine, ownParents, realOf, unitFlags } from './host-flags.ts';
+import { requireProgram } from './host.ts';
 import { configInput } from './read-config.ts';
 import type { Io } from './runtime.ts';
+import { nextCommand, shellWord } from '../lib/next-command.ts';
+import { sameMachine } from '../lib/config/given-flags.ts';
 
 export async function initWorkerCommand(
   { out = defaultDirectory, workerTokenFile: source = '', ...line }: HostLine,
   io: Io,
   machine?: HostMachine,
 ): Promise<number> {
-  const { flags, executable, problems } = hostFlags(line, io);
+  const here = machine ?? thisMachine(io.signal);
+  const { unitDirectory } = here;
+  const { flags, executable, problems } = hostFlags(line, io, installedCommand(unitDirectory));
   const config = parseToolConfig({ ...configInput(flags, io), problems });
   const {
     kubernetesDir = '',
@@ -31,8 +42,8 @@ export async function initWorkerCommand(
   } = allDirectories(config.inventory, config.environment.directories ?? {});
   const sign = controlPlaneSign({ kubernetesDir, pkiDir });
   if (sign !== undefined) {
-    const message = `Cannot install this machine as a worker: "${sign}" is here, so it is a control-plane node, which needs no token; run "kube-cert-recovery init host"`;
-    throw new RecoveryError('ConfigInvalid', message);
+    const message = `Cannot install this machine as a worker: "${sign}" is here, so it is a control-plane node, which needs no token; run "${nextCommand('init host', sameMachine(line, io.cwd))}"`;
+    throw new RecoveryError('PreconditionFailed', message);
   }
   const kubeletConf = join(kubernetesDir, 'kubelet.conf');
   const identity = await kubeletIdentity(kubeletConf);
@@ -43,14 +54,13 @@ export async function initWorkerCommand(
   const directory = resolve(io.cwd, out);
   const path = workerTokenFile(hostLayout(directory));
   const elsewhere = directory === defaultDirectory ? [] : [`--worker-token-file=${path}`];
-  const units = { executable, flags: [...unitFlags(flags, io.cwd), ...elsewhere], writable };
+  const units = { executable, flags: [...unitFlags(flags, io.cwd), ...elsewhere], writable, unitDirectory };
   const files = renderWorker(units);
   if (config.dryRun) {
     io.stdout.write(files.map(({ path: unit, content }) => `# ${unit}\n${content}`).join('\n'));
     return exitCodes.done;
   }
   const token = workerToken(tokenText(source, io.cwd), source);
-  const here = machine ?? thisMachine(io.signal);
   const examined = await examineProgram(executable, io.signal);
   if (here.systemctl !== undefined) requireProgram(examined);
   // The token first: what the units start finds it.
@@ -64,7 +74,7 @@ export async function initWorkerCommand(
     for (const problem of examined.problems) io.stderr.write(`--executable: ${problem}\n`);
     lines.push(
       'systemd does not run here: no unit was written. Run this as root before each start of the kubelet, whatever its',
-      `exit code, and once a minute besides:\n  ${workerCommand(units).join(' ')}`,
+      `exit code, and once a minute besides:\n  ${workerCommand(units).map(shellWord).join(' ')}`,
     );
   } else {
     if (outcome.absent.length > 0)

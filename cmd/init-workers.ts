@@ -11,6 +11,7 @@ import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { administrator, configInput, type InstallLine, orKubeadm } from './read-config.ts';
 import type { Io } from './runtime.ts';
+import { nextCommand, shellWord } from '../lib/next-command.ts';
 
 export async function initWorkersCommand({ out, server, output, ...line }: InstallLine, io: Io): Promise<number> {
   const message = 'must be left out: nothing is written on this machine';
@@ -43,7 +44,7 @@ function workersText({ created, updated, token }: Awaited<ReturnType<typeof prep
     ...updated.map((what) => `Updated ${what}`),
     'Run this on each worker, as root:',
     '',
-    `  kube-cert-recovery init host --worker-token-file=/dev/stdin <<< '${token}'`,
+    `  ${nextCommand('init host', { '--worker-token-file': '/dev/stdin' })} <<< ${shellWord(token)}`,
     '',
     'With the token a worker asks for a new certificate when that of its kubelet has expired. It gives nobody the name of a',
     "node: a request is approved only when it is signed with the key of that node's expired certificate and shows it.",
@@ -53,5 +54,5 @@ function workersText({ created, updated, token }: Awaited<ReturnType<typeof prep
 
 const noApprover = (namespace: string): string =>
   `No pod in kube-system or ${namespace} is seen to run mode approver: unless one runs elsewhere, what workers ask for stays\n` +
-  'pending. An adopted control plane has one; on another, run "kube-cert-recovery init approver" (docs/approver.md). By\n' +
-  'hand: kubectl certificate approve NAME, or kube-cert-recovery worker NODE.\n';
+  `pending. An adopted control plane has one; on another, run "${nextCommand('init approver')}" with its --image\n` +
+  `(docs/approver.md). By hand: kubectl certificate approve NAME, or ${nextCommand('worker NODE')}.\n`;

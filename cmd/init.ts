@@ -11,6 +11,9 @@ import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes, exitOfUnmet } from './exit-codes.ts';
 import { configInput, installFlags, type InstallLine, type InstallOptions } from './read-config.ts';
 import type { Io } from './runtime.ts';
+import { nextCommand, shellWord } from '../lib/next-command.ts';
+import { sameInventory } from '../lib/config/given-flags.ts';
+import { hostLayout } from '../lib/install/layout.ts';
 
 export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);
@@ -42,7 +45,7 @@ export function initText(outcome: InitOutcome, { directory }: Pick<InstallOption
     ...outcome.missing.map((what) => `${what} is missing: neither in the API nor staged`),
     ...outcome.webhooks.map(webhookText),
     ...stagingLines(outcome),
-    `Run now: kube-cert-recovery --config ${directory}/config.yaml`,
+    `Run now: ${nextCommand('', { '--config': hostLayout(directory).configFile })}`,
   ];
   return `${lines.filter((line) => line !== '').join('\n')}\n`;
 }
@@ -53,7 +56,7 @@ function stagingLines({ stagingRemoved, stagingKept }: InitOutcome): string[] {
   if (stagingKept === undefined) return [];
   return [
     `Signers' keys are still in "${stagingKept}", because not every object in the API is the staged one. Either`,
-    `  the objects in the API are right: remove that directory (rm -r ${stagingKept}); or`,
+    `  the objects in the API are right: remove that directory (rm -r ${shellWord(stagingKept)}); or`,
     '  the staged ones are right: delete the differing objects in the API. Then run init again.',
   ];
 }
@@ -63,11 +66,14 @@ export async function initRenderCommand(line: InstallLine, io: Io): Promise<numb
   const config = parseToolConfig({ ...configInput(flags, io), problems });
   const resolved = resolve(config.inventory, config.environment);
   const outcome = await runRender({ ...config, ...options, resolved, clock: systemClock, signal: io.signal });
-  io.stdout.write(options.output === 'json' ? jsonText(outcome) : renderText(outcome, config.dryRun));
+  const own = { '--out': options.directory, '--kubeconfig': outcome.kubeconfigs['admin'] };
+  const next = nextCommand('init', { ...sameInventory(flags, io.cwd), ...own });
+  io.stdout.write(options.output === 'json' ? jsonText(outcome) : renderText(outcome, config.dryRun, next));
   return exitCodes.done;
 }
 
-function renderText({ directory, written, kept, notMade, flags, kubeconfigs }: RenderOutcome, dryRun: boolean): string {
+function renderText(outcome: RenderOutcome, dryRun: boolean, next: string): string {
+  const { directory, written, kept, notMade, flags, kubeconfigs } = outcome;
   const lines = [
     `${dryRun ? 'Would write' : 'Wrote'} ${written.length} artefacts and files to ${directory}; ${kept.length} were there.`,
     ...notMade.map((name) => `Not made here: ${name}`),
@@ -81,6 +87,6 @@ function renderText({ directory, written, kept, notMade, flags, kubeconfigs }: R
     }
   }
   lines.push('', 'Kubeconfigs:', ...Object.entries(kubeconfigs).map(([component, path]) => `  ${component}: ${path}`));
-  lines.push('', `When the API answers, run: kube-cert-recovery init --out ${directory} --kubeconfig ADMIN_KUBECONFIG`);
+  lines.push('', `When the API answers, run: ${next}`);
   return `${lines.join('\n')}\n`;
 }

@@ -5,7 +5,6 @@ import { hostname } from 'node:os';
 import { requesterOf } from '../lib/bootstrap-identity.ts';
 import type { Config } from '../lib/config/load.ts';
 import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
-import { isCode } from '../lib/errors.ts';
 import { Health, keepServingHealth } from '../lib/health.ts';
 import { readNote, writeNote } from '../lib/host/notes.ts';
 import { addressesNow, addressGone } from '../lib/host/own-address.ts';
@@ -194,13 +193,14 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
       ({ summaryLoggedAt } = report);
       const asked = { sources: mode.sources, lockDir: dryRun ? undefined : lockDir };
       const answers = await management.askSources(asked, wanted, runtime);
-      report = await afterAsking(report, pass, new Map([...(places ?? []), ...answers]), log);
+      report = await management.afterAsking(report, pass, new Map([...(places ?? []), ...answers]), log);
     }
     if (events !== undefined) await sendEvents(events);
     const { summaryLoggedAt: loggedAt } = report;
     if (keepsNote && loggedAt !== undefined && loggedAt !== noted)
       await writeNote(lockDir, 'summary', loggedAt.toISOString(), loggedAt);
     // The files are as they should be: nothing waits for this but the end of the process.
+    if (asHost !== undefined) await (await import('./host-rights.ts')).keepRights(mode, runtime, asHost);
     if (asHost !== undefined) {
       const notes = { directory: lockDir, boot: bootId() };
       released = Promise.all([released, releaseAfterBoot({ ...runtime, asHost, leases, boot, notes })]);
@@ -226,24 +226,6 @@ async function tellOthers(mode: RegenConfig, restarts: HostRestarts, runtime: Ru
   await deliverFromHere(mode, restarts.store, runtime);
   const servedUntil = mode.machine && (await restarts.servedNotAfter());
   if (servedUntil !== undefined) await keepMachineExpiry(mode, servedUntil, runtime);
-}
-
-/** Another run may have the files by now: the next one asks again. */
-async function afterAsking(
-  before: RegenReport,
-  pass: (sources: Sources) => Promise<RegenReport>,
-  sources: Sources,
-  log: Runtime['log'],
-): Promise<RegenReport> {
-  try {
-    const after = await pass(sources);
-    // What is restarted and proven follows what both have written.
-    return { ...after, writes: before.writes + after.writes };
-  } catch (err) {
-    if (!isCode(err, 'AlreadyRunning')) throw err;
-    log.warn('pair.failed', { err: err.message, code: err.code });
-    return before;
-  }
 }
 
 /** Publishes objects as files, observes the files, proves that they are in use. */

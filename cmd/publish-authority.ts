@@ -21,6 +21,7 @@ import { version } from '../lib/program.ts';
 import type { Store } from '../lib/store/store.ts';
 import { type HostIdentity, unlessStarting } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
+import { nextCommand } from '../lib/next-command.ts';
 
 const timeoutMs = 5_000;
 
@@ -85,7 +86,7 @@ interface Looking {
   readonly runtime: Runtime;
 }
 
-const grant = 'grant it with "kube-cert-recovery init host" and the kubeconfig of an administrator';
+const grant = `grant it with "${nextCommand('init host')}" on a control-plane node`;
 
 async function look(
   own: Certificate,

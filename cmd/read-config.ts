@@ -32,6 +32,10 @@ export function orKubeadm(flags: CommandLine): CommandLine {
   return isNamed ? flags : { ...flags, preset: 'kubeadm' };
 }
 
+/** As the units of a host name it, whatever directory they start in. */
+export const absoluteConfig = <L extends CommandLine>(line: L, cwd: string): L =>
+  line.config === undefined ? line : { ...line, config: resolve(cwd, line.config) };
+
 export function configInput({ config, ...flags }: CommandLine, { env, cwd }: Pick<Io, 'env' | 'cwd'>): ConfigInput {
   const input = { flags, env, cwd, hostName: hostname(), presets: installedPresets };
   if (config === undefined) return input;

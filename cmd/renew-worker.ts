@@ -18,6 +18,7 @@ import { connect } from './connections.ts';
 import { exitCodes, exitOfFailure } from './exit-codes.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
 import type { Io } from './runtime.ts';
+import { nextCommand } from '../lib/next-command.ts';
 
 type RenewLine = CommandLine & FlagsOf<'renew-worker'>;
 
@@ -28,7 +29,7 @@ async function requireToken(path: string): Promise<void> {
   const text = await readRegularFile(realDisk, path).catch(systemCode);
   const problem = Buffer.isBuffer(text) ? (text.toString().trim() === '' ? 'is empty' : undefined) : hintOf(text ?? '');
   if (problem === undefined) return;
-  const message = `Cannot ask for a certificate: the token of this worker, "${path}": ${problem}; run here what "kube-cert-recovery init workers" prints on a control-plane node`;
+  const message = `Cannot ask for a certificate: the token of this worker, "${path}": ${problem}; run here what "${nextCommand('init workers')}" prints on a control-plane node`;
   throw new RecoveryError('ConfigInvalid', message);
 }
 

@@ -1,5 +1,6 @@
 // `status`: what is expired, what would break, what would be done; with --at as of another day.
 import { existsSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { basename, join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
 import type { ToolConfig } from '../lib/config/load.ts';
@@ -7,13 +8,13 @@ import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { installedCommand, missingUnits } from '../lib/install/host-apply.ts';
 import { starterText } from '../lib/install/host.ts';
+import { withInstalled } from '../lib/install/installed-flags.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { bootId } from '../lib/host/proc.ts';
 import { finderOf } from '../lib/inventory/finders.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
 import { isFile } from '../lib/inventory/places.ts';
-import { presetNames } from '../lib/inventory/preset.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
@@ -26,9 +27,12 @@ import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { withNotedLife } from './cluster-life.ts';
 import { connectingOf, storeOf } from './connections.ts';
+import { rightsNote } from './host-rights.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
-import { clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
+import { sameMachine } from '../lib/config/given-flags.ts';
+import { type Given, nextCommand } from '../lib/next-command.ts';
+import { absoluteConfig, clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
 import type { StatusRequest } from './status-api.ts';
 
 const formats = ['table', 'json', 'yaml'] as const satisfies readonly StatusFormat[];
@@ -56,57 +60,64 @@ export function statusFlags({ output: wanted, at }: OwnFlags) {
   return { options: { output, at: date }, problems };
 }
 
-/** What `init host` was told: so the report says what the timer of this machine does, and when. */
-function toldOfUnits(line: CommandLine): Pick<CommandLine, 'renewBefore' | 'window' | 'warnOnly' | 'config'> {
-  const words = installedCommand();
-  const valueOf = (flag: string): string | undefined =>
-    words.findLast((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1);
-  const [renewBefore, window, config] = ['--renew-before', '--window', '--config'].map(valueOf);
-  const isNamed = line.config !== undefined || line.preset !== undefined;
-  return {
-    ...(config !== undefined && !isNamed && existsSync(config) && { config }),
-    ...(renewBefore !== undefined && { renewBefore }),
-    ...(window !== undefined && { window }),
-    ...(words.includes('--warn-only') && { warnOnly: true }),
-  };
+/** With what `init host` was told: so the report says what the timer of this machine does, and when. */
+function asUnitsDo(line: StatusLine, cwd: string): StatusLine {
+  const { config, ...told } = withInstalled(absoluteConfig(line, cwd), { words: installedCommand() });
+  // A file of the units that is gone is no reason to say nothing.
+  const isThere = config !== undefined && (line.config !== undefined || existsSync(config));
+  return isThere ? { ...told, config } : told;
 }
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   const { options, problems } = statusFlags(line);
-  const config = parseToolConfig({ ...configInput(orKubeadm({ ...toldOfUnits(line), ...line }), io), problems });
+  const typed = orKubeadm(asUnitsDo(line, io.cwd));
+  const config = parseToolConfig({ ...configInput(typed, io), problems });
   const { inventory } = config;
   const isOfMachine = finderOf(inventory)?.looksAt === 'machine';
   if (isOfMachine && inventory.artefacts.every(({ location }) => isFile(location)))
-    return nodeStatus(config, options, io);
+    return nodeStatus(config, { ...options, given: sameMachine(typed, io.cwd) }, io);
   const { clusterStatus } = await import('./status-api.ts');
   return clusterStatus(config, options, io);
 }
 
+interface NodeRequest extends StatusRequest {
+  /** What was typed, or told to the units, of the machine that is meant. */
+  readonly given: Given;
+}
+
 /** Files of this machine: works with no API. Only one that is adopted has objects and containers there besides. */
-async function nodeStatus(config: ToolConfig, options: StatusRequest, io: Io): Promise<number> {
-  const { at, output } = options;
+async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Promise<number> {
+  const { at, output, given } = options;
   const { stdout, signal } = io;
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
   const resolved = await withNotedLife(resolve(config.inventory, environment), config);
   const directory = adoptionDirectory(config);
   const api = directory === undefined ? undefined : await import('./status-api.ts');
   const adoption = directory === undefined ? undefined : await api?.adoptionStatus(directory, { config, at, io });
-  const { name, repairsBefore } = config.inventory;
+  const { repairsBefore } = config.inventory;
   const missing = missingUnits(undefined, repairsBefore);
   const starter = starterText(repairsBefore);
-  const preset = presetNames().includes(name) ? name : 'kubeadm';
+  const isRoot = process.getuid?.() === 0;
+  const store = storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints }));
+  const look = {
+    ...connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io),
+    resolved,
+    hostName: hostname(),
+  };
+  const rights = isRoot && at === undefined ? await rightsNote(config, store, look) : undefined;
   const status = await runNodeStatus({
     resolved,
     policy: config.policy,
     notes: [
       ...notes,
-      ...unitNotes(missing, { isAdopted: directory !== undefined, starter, preset }),
+      ...unitNotes(missing, { isAdopted: directory !== undefined, starter, given }),
       ...(adoption?.notes ?? []),
+      ...(rights === undefined ? [] : [rights]),
     ],
     isArmed: missing.length === 0,
     starter,
-    isRoot: process.getuid?.() === 0,
-    store: storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints })),
+    isRoot,
+    store,
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
     at,
@@ -146,13 +157,16 @@ async function runningHere(resolved: Resolved, { lockDir }: ToolConfig) {
 /** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */
 function unitNotes(
   missing: readonly string[],
-  { isAdopted, starter, preset }: { isAdopted: boolean; starter: string; preset: string },
+  { isAdopted, starter, given }: { isAdopted: boolean; starter: string; given: Given },
 ): readonly string[] {
+  const { '--preset': preset, ...others } = given;
+  const units = nextCommand('init host', preset === 'kubeadm' ? others : given);
+  const plain = nextCommand('', { '--mode': 'regen', '--once': true, ...given });
   const what = isAdopted ? "etcd's certificates and the files of kubeadm" : 'this machine';
   return missing.map(
     (state) =>
-      `${state}: nothing repairs ${what} by itself until "kube-cert-recovery init host${preset === 'kubeadm' ? '' : ` --preset=${preset}`}" has been run, unless another ` +
-      `init system runs "kube-cert-recovery --mode=regen --once --preset=${preset}" before each start of ${starter}`,
+      `${state}: nothing repairs ${what} by itself until "${units}" has been run, unless another ` +
+      `init system runs "${plain}" before each start of ${starter}`,
   );
 }
 

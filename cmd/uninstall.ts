@@ -5,11 +5,16 @@ import { defaultNamespace } from '../lib/install/accounts.ts';
 import { defaultDirectory, hostLayout } from '../lib/install/layout.ts';
 import { giveBackFiles, runUninstall, type UninstallOutcome } from '../lib/install/uninstall.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
-import type { Problem } from '../lib/problems.ts';
+import { installedCommand } from '../lib/install/host-apply.ts';
+import { type UninstallPart, uninstallParts } from '../lib/install/uninstall-parts.ts';
+import type { FlagsOf } from '../lib/config/flags.ts';
+import { nextCommand, shellWord } from '../lib/next-command.ts';
+import { type Problem, suggestion } from '../lib/problems.ts';
 import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './runtime.ts';
 import {
+  administrator,
   type CommandLine,
   configInput,
   installFlags,
@@ -18,11 +23,11 @@ import {
   orKubeadm,
 } from './read-config.ts';
 
-/** Of a machine of kubeadm: whose credential is taken where none is given. */
-const administrator = '/etc/kubernetes/admin.conf';
+type UninstallLine = InstallLine & FlagsOf<'uninstall'>;
 
-export async function uninstallCommand(line: InstallLine, io: Io): Promise<number> {
+export async function uninstallCommand({ part, ...line }: UninstallLine, io: Io): Promise<number> {
   const { flags: typed, options, problems } = installFlags(line, io);
+  const parts = partsOf(part, options.purge, problems);
   const flags = asInstalled(typed, options.directory);
   const isNamed = flags.preset !== undefined || flags.config !== undefined;
   const message = 'needs the inventory whose files become plain ones; name it with --preset or --config';
@@ -35,15 +40,18 @@ export async function uninstallCommand(line: InstallLine, io: Io): Promise<numbe
     const resolved = isNamed ? resolve(config.inventory, config.environment) : undefined;
     // With --give-back it names whose files become plain ones, which may never have had an identity of its own.
     const named = options.giveBack && !options.purge ? undefined : resolved;
-    const outcome = await runUninstall({ ...options, connection, resolved: named, dryRun, signal: io.signal });
-    const given =
+    const given = typedFlags({ ...options, kubeconfig });
+    const isHost = installedCommand().includes('--mode=regen');
+    const what = { ...options, parts, isHost, typed: given, resolved: named, dryRun };
+    const outcome = await runUninstall({ ...what, connection, signal: io.signal });
+    const plain =
       options.giveBack && resolved !== undefined ? await giveBackFiles({ resolved, destinationDir, dryRun }) : [];
     const lines = [
       ...outcome.removed.map((what) => `${dryRun ? 'Would remove' : 'Removed'} ${what}`),
-      ...given.map((made) => `${dryRun ? 'Would make' : 'Made'} plain files in ${made}`),
+      ...plain.map((made) => `${dryRun ? 'Would make' : 'Made'} plain files in ${made}`),
     ];
     const told = lines.length === 0 ? ['Nothing to remove.'] : lines;
-    const rest = keptLines(outcome, { ...options, kubeconfig: kubeconfig ?? '' });
+    const rest = keptLines(outcome, { ...options, kubeconfig });
     io.stdout.write([...told, ...rest].map((text) => `${text}\n`).join(''));
     return exitCodes.done;
   });
@@ -56,16 +64,33 @@ function asInstalled(flags: CommandLine, directory: string): CommandLine {
   return { ...flags, config: configFile };
 }
 
+/** Those that --part names, each known. */
+function partsOf(
+  typed: readonly string[] | undefined,
+  purge: boolean,
+  problems: Problem[],
+): readonly UninstallPart[] | undefined {
+  if (typed === undefined) return undefined;
+  const names = typed.flatMap((text) => text.split(',')).filter((name) => name !== '');
+  for (const name of names.filter((one) => !uninstallParts.some((part) => part === one))) {
+    const message = `must be some of ${uninstallParts.join(', ')}, got "${name}"${suggestion(name, uninstallParts)}`;
+    problems.push({ path: '--part', kind: 'invalid', message });
+  }
+  const message = 'must be left out: the Secrets and ConfigMaps are of part modes';
+  if (purge && !names.includes('modes')) problems.push({ path: '--purge', kind: 'conflict', message });
+  return uninstallParts.filter((part) => names.includes(part));
+}
+
 interface Uninstalled extends Pick<InstallOptions, 'purge' | 'directory'> {
-  readonly kubeconfig: string;
+  readonly kubeconfig: string | undefined;
 }
 
 /** What is left, and the command that removes it. Pure. */
 export function keptLines({ removed, kept }: UninstallOutcome, how: Uninstalled): readonly string[] {
-  const { purge, kubeconfig } = how;
+  const { purge, kubeconfig = administrator } = how;
   if (purge) {
     const isOurs = removed.some((what) => what.includes(`"${defaultNamespace}/`));
-    const command = `kubectl --kubeconfig=${kubeconfig} delete namespace ${defaultNamespace}`;
+    const command = `kubectl --kubeconfig=${shellWord(kubeconfig)} delete namespace ${defaultNamespace}`;
     return isOurs ? [`Namespace "${defaultNamespace}" stays; where nothing else is in it: ${command}`] : [];
   }
   if (kept.length === 0) return [];
@@ -76,8 +101,15 @@ export function keptLines({ removed, kept }: UninstallOutcome, how: Uninstalled)
   ];
 }
 
-/** As it can be typed. */
-export function purgeCommand({ directory, kubeconfig }: Pick<Uninstalled, 'directory' | 'kubeconfig'>): string {
-  const out = directory === defaultDirectory ? '' : ` --out=${directory}`;
-  return `kube-cert-recovery uninstall --purge --kubeconfig=${kubeconfig}${out}`;
-}
+type Places = Pick<Uninstalled, 'directory' | 'kubeconfig'>;
+
+/** Of all that an adoption has made, which leaves workers and hosts what is theirs. */
+export const purgeCommand = (where: Places): string =>
+  nextCommand('uninstall', { '--part': 'modes,approver', ...typedFlags({ ...where, purge: true }) });
+
+/** Of the parts that are named. */
+const typedFlags = ({ directory, kubeconfig, purge }: Places & { readonly purge?: boolean }) => ({
+  '--purge': purge,
+  '--kubeconfig': kubeconfig,
+  '--out': directory === defaultDirectory ? undefined : directory,
+});

@@ -13,6 +13,7 @@ import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
 import type { Io } from './runtime.ts';
+import { nextCommand } from '../lib/next-command.ts';
 
 type WorkerLine = CommandLine & FlagsOf<'worker'>;
 
@@ -21,21 +22,24 @@ export async function workerCommandByHand(
   { out = '.', ...line }: WorkerLine,
   io: Io,
 ): Promise<number> {
-  if (node === undefined) throw new RecoveryError('ConfigInvalid', 'Cannot make a certificate: name the Node');
+  if (node === undefined) {
+    const details = { usage: true };
+    throw new RecoveryError('ConfigInvalid', 'Cannot make a certificate: name the Node', { details });
+  }
   const config = parseToolConfig(configInput(orKubeadm(line), io));
   const { kubernetesDir = '', pkiDir = '' } = allDirectories(config.inventory, config.environment.directories ?? {});
   const [certFile, keyFile] = [join(pkiDir, 'ca.crt'), join(pkiDir, 'ca.key')];
   if (!existsSync(keyFile)) {
     const where = 'run this on a control-plane node that has it; with an external CA its owner has to sign';
     throw new RecoveryError(
-      'ConfigInvalid',
+      'PreconditionFailed',
       `Cannot make a certificate of node "${node}": there is no "${keyFile}"; ${where}`,
     );
   }
   const { environment } = await discoverEnvironment(config.inventory, config.environment);
   if (environment.lacks?.includes('trustedAuthority') === true) {
-    const message = `Cannot make a certificate of node "${node}": the API server of this machine does not trust "${certFile}" any more; have its request approved instead (kube-cert-recovery init workers)`;
-    throw new RecoveryError('ConfigInvalid', message);
+    const message = `Cannot make a certificate of node "${node}": the API server of this machine does not trust "${certFile}" any more; have its request approved instead (${nextCommand('init workers')})`;
+    throw new RecoveryError('PreconditionFailed', message);
   }
   const administrator = join(kubernetesDir, 'admin.conf');
   const kubeconfig = config.kubeconfig ?? (existsSync(administrator) ? administrator : undefined);

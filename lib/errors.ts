@@ -6,6 +6,7 @@
 export const errorCodes = {
   ConfigInvalid: { exit: 2 },
   InventoryInvalid: { exit: 2 },
+  PreconditionFailed: { exit: 1 },
   KubeNotFound: { exit: 1 },
   KubeConflict: { exit: 1 },
   KubeForbidden: { exit: 1 },

@@ -77,6 +77,8 @@ export type LogEvent =
   | 'renewal.finished'
   | 'renewal.unproven'
   | 'life.followed'
+  | 'rights.granted'
+  | 'rights.missing'
   | 'lease.released'
   | 'lease.kept'
   | 'csr.requested'

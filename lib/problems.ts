@@ -44,9 +44,12 @@ export function problemsError(code: ErrorCode, headline: string, problems: reado
   const count = problems.length === 1 ? '1 problem' : `${problems.length} problems`;
   const lines = problems.map((problem) => `  ${problemText(problem)}`);
   return new RecoveryError(code, `${headline}: ${count}\n${lines.join('\n')}`, {
-    details: { problems: problems.length },
+    details: { problems: problems.length, usage: problems.some(({ path }) => path.startsWith('--')) },
   });
 }
+
+/** Whether a word or flag that was typed is the reason: then the usage is of help. */
+export const isWrongUsage = (err: unknown): boolean => err instanceof RecoveryError && err.details['usage'] === true;
 
 function distance(a: string, b: string): number {
   let previous = Array.from({ length: b.length + 1 }, (_, index) => index);

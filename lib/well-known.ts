@@ -21,6 +21,9 @@ export const usualServices: readonly HostService[] = ['kubelet.service'];
 /** The part of a certificate's life, at its end, in which `status` announces the end. */
 export const announcedPart = 0.2;
 
+/** The part at its end in which a kubelet that rotates its certificate is late: it does so after 70 to 90 % of the life. */
+export const latePart = 0.1;
+
 /** User names and the group of kubelets (k8s.io/api and pkg/auth/nodeidentifier of kubernetes/kubernetes). */
 export const nodePrefix = 'system:node:';
 export const nodesGroup = 'system:nodes';

@@ -16,6 +16,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import type { AdoptionRecord } from './record.ts';
 import { containerName } from '../install/own-container.ts';
 import { digestOf, type PodAddition, type PodManifest } from './static-pods.ts';
+import { adoptAgain } from './adopt-again.ts';
 
 /** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
 interface ContainerState {
@@ -50,7 +51,7 @@ async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<PodS
     askReady(podContainers[pod].healthPort, look.signal),
     refusedIdentities(addition, look),
   ]);
-  const again = 'run "kube-cert-recovery init adopt" again';
+  const again = `run "${adoptAgain(addition)}"`;
   if (byApi.state === 'wrong') return { pod, ...byApi };
   if (refused.length > 0) return { pod, state: 'wrong', message: `${refused.join('; ')}; ${again}` };
   if (byApi.state === 'unknown') return { pod, ...byApi };
@@ -103,7 +104,7 @@ export function judgePod(found: MirrorPod | undefined, addition: PodAddition, na
     return wrong(`Container "${containerName}" of Pod "${name}" does not run: ${why}${image}; ${look}`);
   }
   if (found.metadata?.annotations?.[digestAnnotation] !== digestOf(addition)) {
-    return wrong(`Pod "${name}" is not what the last adoption made of it; run "kube-cert-recovery init adopt" again`);
+    return wrong(`Pod "${name}" is not what the last adoption made of it; run "${adoptAgain(addition)}"`);
   }
   return own.ready
     ? { state: 'ready', message: '' }

@@ -33,6 +33,8 @@ import { type AdoptionRecord, readRecord } from './record.ts';
 import { changeStaticPod, manifestPath, podManifest } from './static-pods-apply.ts';
 import { containerName } from '../install/own-container.ts';
 import { addTo, digestOf, type PodAddition, type PodManifest, removeFrom } from './static-pods.ts';
+import { adoptAgain } from './adopt-again.ts';
+import { nextCommand } from '../next-command.ts';
 
 export interface RepairOptions extends ManifestsLocking {
   /** Of our files. Absolute path. */
@@ -87,7 +89,7 @@ export async function runRepair(options: RepairOptions): Promise<RepairOutcome> 
     const record = await readRecord(directory);
     const drifted = record === undefined ? [] : await findDrift(record);
     for (const { addition, path, message } of drifted) {
-      const keep = `what it lacks is added again. To keep it as it is, run "kube-cert-recovery uninstall adopt", or remove "${adoptionFile(directory)}" when no API server answers`;
+      const keep = `what it lacks is added again. To keep it as it is, run "${nextCommand('uninstall adopt')}", or remove "${adoptionFile(directory)}" when no API server answers`;
       log.warn('manifest.drifted', { component: addition.pod, path, message: `${message}; ${keep}` });
     }
     if (record === undefined || drifted.length === 0) return nothing;
@@ -147,7 +149,7 @@ async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
   const { pod } = addition;
   await requireFiles(addition);
   if (await hasFailed(lockDir, drift)) {
-    const message = `Cannot repair manifest "${path}": its pod has not come to run when that was tried, and nothing has changed since; look at its containers (crictl ps -a, crictl logs), then run "kube-cert-recovery init adopt" again`;
+    const message = `Cannot repair manifest "${path}": its pod has not come to run when that was tried, and nothing has changed since; look at its containers (crictl ps -a, crictl logs), then run "${adoptAgain(addition)}"`;
     throw new RecoveryError('ProofFailed', message);
   }
   const change = (manifest: PodManifest): PodManifest => {
@@ -173,7 +175,7 @@ async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
 }
 
 /** A component whose flags name a file that is not there does not start. */
-async function requireFiles({ pod, layout, flags, kubeletPki }: PodAddition): Promise<void> {
+async function requireFiles({ pod, image, layout, flags, kubeletPki }: PodAddition): Promise<void> {
   const named = Object.values(flags)
     .flat()
     .flatMap((value) => value.split(/[,:]/).filter((part) => part.startsWith(`${layout.directory}/`)));
@@ -181,7 +183,7 @@ async function requireFiles({ pod, layout, flags, kubeletPki }: PodAddition): Pr
     try {
       await access(path);
     } catch (cause) {
-      const message = `Cannot repair static pod "${pod}": "${path}" is not there (${systemCode(cause) ?? errorText(cause)}); run "kube-cert-recovery init adopt" again`;
+      const message = `Cannot repair static pod "${pod}": "${path}" is not there (${systemCode(cause) ?? errorText(cause)}); run "${adoptAgain({ image, layout })}"`;
       throw new RecoveryError('MaterialInvalid', message, { cause });
     }
   }
@@ -223,7 +225,7 @@ export async function adoptionNotes(directory: string): Promise<readonly string[
     }
     return drifted.map(
       ({ message }) =>
-        `this machine is adopted, but ${message}; the timer of "init host" repairs that, or "kube-cert-recovery init adopt --repair"`,
+        `this machine is adopted, but ${message}; the timer of "init host" repairs that, or "${nextCommand('init adopt', { '--repair': true })}"`,
     );
   } catch (err) {
     return [errorText(err)];

@@ -22,6 +22,7 @@ import { podLayout } from './pod-files.ts';
 import { removeRecord } from './record.ts';
 import { changeStaticPod } from './static-pods-apply.ts';
 import { removeFrom } from './static-pods.ts';
+import { nextCommand } from '../next-command.ts';
 
 /** Throws MaterialInvalid when kubeadm's files cannot be used, AlreadyRunning, and what changing a static pod throws. */
 export async function runUnadopt(options: MachineOptions): Promise<void> {
@@ -82,7 +83,7 @@ async function requireKubeadmFiles({ resolved, clock, signal, ...directories }: 
     if (leaf === undefined || leaf.facts.notAfter <= clock.now()) bad.push(locationText(source));
   }
   if (bad.length === 0) return;
-  const message = `Cannot give the static pods back to kubeadm's files: ${bad.join(', ')} cannot be used or has expired; run "kube-cert-recovery --mode=regen --once --preset=kubeadm", then this again`;
+  const message = `Cannot give the static pods back to kubeadm's files: ${bad.join(', ')} cannot be used or has expired; run "${nextCommand('', { '--mode': 'regen', '--once': true, '--preset': 'kubeadm' })}", then this again`;
   throw new RecoveryError('MaterialInvalid', message);
 }
 

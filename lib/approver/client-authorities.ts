@@ -25,7 +25,11 @@ export async function readClientAuthorities({
   } catch (err) {
     if (isCode(err, 'KubeNotFound')) throw failed('KubeNotFound', 'is not there', err);
     if (!isCode(err, 'KubeForbidden')) throw err;
-    throw failed('KubeForbidden', 'may not be read; run "kube-cert-recovery init" again, which allows it', err);
+    throw failed(
+      'KubeForbidden',
+      'may not be read; run again what installed this approver (init, init adopt or init approver), which allows it',
+      err,
+    );
   }
   const text = found.data?.[key] ?? '';
   if (text === '') throw failed('MaterialInvalid', `has no ${key}; does kube-apiserver run with --client-ca-file?`);

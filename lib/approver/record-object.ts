@@ -61,7 +61,7 @@ export class RecordObject {
     } catch (err) {
       if (!isCode(err, 'KubeNotFound', 'KubeForbidden')) throw err;
       const state = err.code === 'KubeNotFound' ? 'is not there' : 'may not be read';
-      const message = `Cannot tell ${this.#purpose}: ${locationText(this.#place)} ${state}; run "kube-cert-recovery init" again, which makes it`;
+      const message = `Cannot tell ${this.#purpose}: ${locationText(this.#place)} ${state}; run again what installed this approver (init, init adopt or init approver), which makes it`;
       throw new RecoveryError(err.code, message, { cause: err });
     }
   }

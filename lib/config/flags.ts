@@ -199,10 +199,15 @@ const flagTable = {
   },
   worker: { '--out <directory>': { help: 'where the file is written (default: the working directory)' } },
   uninstall: {
+    '--part <name,...>': {
+      as: 'lists',
+      units: 'refused',
+      help: 'only modes (of init, init adopt), approver, workers or hosts (default: all); repeatable',
+    },
     '--purge': { units: 'refused', help: 'also delete every Secret and ConfigMap that init has created' },
     '--force': {
       units: 'refused',
-      help: 'although machines are adopted, whose certificates nobody renews then, or objects may be of others',
+      help: 'although machines still live on it, which are named otherwise, or objects may be of others',
     },
     '--give-back': {
       units: 'refused',

@@ -142,6 +142,13 @@ export function readSources(input: ConfigInput) {
   return { input, flags, file, settings, problems: all };
 }
 
+/** Whether the file of --config says something for a field: `regen.renewBefore`. */
+export function isSaidByFile({ file }: ConfigInput, field: string): boolean {
+  const { settings } = settingsOfFile(file);
+  const said = field.split('.').reduce<unknown>((at, key) => (isMapping(at) ? at[key] : undefined), settings);
+  return said !== undefined;
+}
+
 /** Says that something is missing, unless it may be there: in an unread file, or given wrongly and told so already. */
 export function missing({ file, problems }: ConfigReading, paths: readonly string[], message: string): void {
   const told = problems.some(

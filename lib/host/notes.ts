@@ -1,6 +1,6 @@
 // What a run leaves for the next ones, which a timer starts each minute: a text, and when it was written. Without
 // one, or with one that cannot be read, something is asked or told once more.
-import { stat, utimes } from 'node:fs/promises';
+import { rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isRecent } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
@@ -31,6 +31,11 @@ export async function writeNote(directory: string, name: string, text: string, n
   } catch {
     // The next run does it again.
   }
+}
+
+/** What was noted is to be asked or told once more. Never rejects. */
+export async function forgetNote(directory: string, name: string): Promise<void> {
+  await rm(join(directory, name), { force: true }).catch(() => undefined);
 }
 
 /** Whether this is to be told now: the last that was told is another, or of an hour ago. Then it is noted. */

@@ -20,6 +20,8 @@ export interface HostMachine {
   /** Undefined where systemd does not run. */
   readonly systemctl: Systemctl | undefined;
   readonly disk?: Disk;
+  /** Below which its units lie. Default: that of the administrator. */
+  readonly unitDirectory?: string | undefined;
 }
 
 const systemctlMs = 90_000;

@@ -24,7 +24,7 @@ export interface HostUnits {
   /** Of the files of `init adopt`. Default: `defaultDirectory`. */
   readonly adoptionDirectory?: string;
   /** Below which systemd keeps the units of the administrator. Default: /etc/systemd/system. */
-  readonly unitDirectory?: string;
+  readonly unitDirectory?: string | undefined;
 }
 
 export interface UnitFile {

@@ -252,6 +252,9 @@ export function workerManifests(namespace: string): Manifest[] {
   ];
 }
 
+/** Also of its bindings. */
+export const hostsRole = 'kube-cert-recovery-hosts';
+
 /**
  * What the hosts of the control plane may do. They have no account: each signs a client certificate of this group for some
  * minutes.
@@ -263,7 +266,7 @@ export function hostManifests(grant: HostGrant): Manifest[] {
     .filter((name) => name === renewalLease.namespace)
     .map((name) => ({ ...typeMeta('Namespace'), metadata: { name } }));
   const subject = { apiGroup: rbacGroup, kind: 'Group', name: hostsGroup } as const;
-  return [...namespaces, ...roles('kube-cert-recovery-hosts', rules, subject)];
+  return [...namespaces, ...roles(hostsRole, rules, subject)];
 }
 
 /** The API server's own name towards kubelets is in no group, so it needs the role by name: logs, exec, port-forward. */

@@ -1,4 +1,4 @@
-// `uninstall`: takes out what `init` made: rights first, then identities, then the files with their tokens. The
+// `uninstall`: takes out what `init` made, or parts of it (uninstall-parts.ts): rights first, then identities, then the files with their tokens. The
 // certificates' own objects stay, because the control plane lives on them, and so does the binding by which the API
 // server may reach kubelets; with `purge` they go too. Everything of ours is found by its label, so what an earlier
 // inventory made goes as well; which objects `init` has created besides says the record of the installation. Running it
@@ -15,17 +15,12 @@ import { giveBack } from '../publish/unpublish.ts';
 import { locationText } from '../store/store.ts';
 import { type Api, deleteObject, manifestText, ownObjects, pathInApi } from './apply.ts';
 import { isThere, namesIn, removeDirectory } from './existing-files.ts';
-import {
-  adoptedNodes,
-  type Installed,
-  isInstalledRecord,
-  isShared,
-  purgeable,
-  readInstalled,
-} from './install-record.ts';
+import { type Installed, isInstalledRecord, isShared, purgeable, readInstalled } from './install-record.ts';
 import { publishedPlace } from '../inventory/places.ts';
 import { hostLayout } from './layout.ts';
 import { kubeletClientBinding } from './rbac.ts';
+import { partOf, requireNobodyLeft, type UninstallPart, uninstallParts } from './uninstall-parts.ts';
+import type { Given } from '../next-command.ts';
 
 interface UninstallOptions {
   /** As an administrator. */
@@ -35,8 +30,14 @@ interface UninstallOptions {
   readonly directory: string;
   /** Also delete every Secret and ConfigMap that `init` has created, signers' keys included. */
   readonly purge?: boolean;
-  /** Although machines are adopted, and although nothing tells which objects `init` has created. */
+  /** Although somebody still lives on it, and although nothing tells which objects `init` has created. */
   readonly force?: boolean;
+  /** Default: all. */
+  readonly parts?: readonly UninstallPart[] | undefined;
+  /** Whether the units of `init host` are on this machine. Default: false. */
+  readonly isHost?: boolean;
+  /** What was typed besides the parts. */
+  readonly typed?: Given;
   readonly dryRun?: boolean;
   readonly signal: AbortSignal;
 }
@@ -60,31 +61,34 @@ const kinds = [
 ] as const;
 
 /**
- * Throws KubeConflict while machines are adopted and when purged objects may be others', ConfigInvalid when it is not
+ * Throws KubeConflict while somebody lives on what goes and when purged objects may be others', ConfigInvalid when it is not
  * clear which inventory is meant, and what the API refuses.
  */
 export async function runUninstall(options: UninstallOptions): Promise<UninstallOutcome> {
-  const { connection, signal, dryRun = false, purge = false } = options;
+  const { connection, signal, dryRun = false, purge = false, isHost = false, typed = {} } = options;
+  const { parts = uninstallParts } = options;
   const api: Api = { connection, signal };
-  if (options.force !== true) await requireNoneAdopted(api);
-  const records = await readInstalled(api);
-  const { objects, record } = wanted(records, options);
+  const own = (await Promise.all(kinds.map((kind) => ownObjects(api, kind)))).flat();
+  if (options.force !== true) await requireNobodyLeft({ api, parts, objects: own, isHost, typed });
+  const takesModes = parts.includes('modes');
+  const records = takesModes ? await readInstalled(api) : [];
+  const { objects, record } = takesModes ? wanted(records, options) : { objects: [] };
   const removed: string[] = [];
   const kept: string[] = [];
   const remove = async (path: string, what: string): Promise<void> => {
     if (dryRun ? (await getIfPresent(api, path)) !== undefined : (await deleteObject(api, path)) === 'deleted')
       removed.push(what);
   };
-  for (const kind of kinds) {
-    for (const manifest of await ownObjects(api, kind)) {
-      if (isInstalledRecord(manifest)) continue; // goes with its objects
-      const isNeeded = kind === 'ClusterRoleBinding' && manifest.metadata.name === kubeletClientBinding && !purge;
-      if (isNeeded) kept.push(`${manifestText(manifest)}, without which "kubectl logs" and "exec" are refused`);
-      else await remove(pathInApi(manifest), manifestText(manifest));
-    }
+  for (const manifest of own.filter((one) => parts.includes(partOf(one)))) {
+    if (isInstalledRecord(manifest)) continue; // goes with its objects
+    const { kind, metadata } = manifest;
+    const isNeeded = kind === 'ClusterRoleBinding' && metadata.name === kubeletClientBinding && !purge;
+    if (isNeeded) kept.push(`${manifestText(manifest)}, without which "kubectl logs" and "exec" are refused`);
+    else await remove(pathInApi(manifest), manifestText(manifest));
   }
   // What took it has no identity any more.
-  for (const lease of [restartLease, renewalLease]) await remove(leasePath(lease), leaseText(lease));
+  if (takesModes) await remove(leasePath(restartLease), leaseText(restartLease));
+  if (parts.includes('hosts')) await remove(leasePath(renewalLease), leaseText(renewalLease));
   if (purge) {
     for (const object of objects) await remove(objectPath(object), locationText(object));
     // Last: a run that was killed is completed by the next.
@@ -101,7 +105,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     else if (!purge) kept.push(`${what}, the CAs' keys among them, which ${manifestText(manifest)} names`);
   }
   const { credentials } = hostLayout(options.directory);
-  if ((await namesIn(credentials)).length > 0) {
+  if (takesModes && (await namesIn(credentials)).length > 0) {
     if (!dryRun) await removeDirectory(credentials);
     removed.push(credentials);
   }
@@ -136,14 +140,6 @@ export function wanted(
   const objects = purgeable(resolved);
   if (force || objects.length === 0 || !isShared(resolved)) return { objects };
   const message = `Cannot delete the objects of inventory "${resolved.name}": nothing tells which of its ${objects.length} Secrets and ConfigMaps init has created. What an operator keeps is among them, with the keys of its CAs: without these its clients would be refused. Without --purge identities and rights are removed, and no object; --force deletes all of them`;
-  throw new RecoveryError('KubeConflict', message);
-}
-
-/** The containers of an adopted machine live on these tokens, and its components on these certificates. */
-async function requireNoneAdopted(api: Api): Promise<void> {
-  const nodes = await adoptedNodes(api);
-  if (nodes.length === 0) return;
-  const message = `Cannot uninstall: static pods of ${nodes.join(', ')} live on it. Without these identities nothing renews their certificates, and the control plane ends with the first that expires; run "kube-cert-recovery uninstall adopt" there first, and delete the Node of a machine that is gone for good. --force does it all the same`;
   throw new RecoveryError('KubeConflict', message);
 }
 

@@ -23,7 +23,7 @@ export interface WorkerUnits {
   /** Directories of the kubelet's client certificate, of kubelet.conf and of the CA of its clients. */
   readonly writable: readonly string[];
   /** Default: where systemd keeps the units of the administrator. */
-  readonly unitDirectory?: string;
+  readonly unitDirectory?: string | undefined;
 }
 
 /** How long a start of the kubelet is held up for the API; the limit of systemd's `timeout` stands behind it. */

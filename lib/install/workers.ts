@@ -65,10 +65,23 @@ const approverPod = staticPods.find((pod) => podContainers[pod].modes.includes('
 /** Static pods live in kube-system, a Deployment beside the accounts. */
 async function approvers(api: Api, namespace: string): Promise<string[]> {
   const found: string[] = [];
-  for (const where of new Set(['kube-system', namespace])) {
-    const pods = await getIfPresent<{ readonly items?: readonly Pod[] }>(api, `/api/v1/namespaces/${where}/pods`);
-    const own = (pods?.items ?? []).filter(runsApprover);
-    found.push(...own.map(({ metadata }) => `${metadata?.namespace ?? ''}/${metadata?.name ?? ''}`));
+  for (const where of new Set([staticPodsNamespace, namespace])) {
+    found.push(...(await approverPods(api, where)).map(podText));
   }
   return found;
+}
+
+const staticPodsNamespace = 'kube-system';
+
+async function approverPods(api: Api, namespace: string): Promise<readonly Pod[]> {
+  const pods = await getIfPresent<{ readonly items?: readonly Pod[] }>(api, `/api/v1/namespaces/${namespace}/pods`);
+  return (pods?.items ?? []).filter(runsApprover);
+}
+
+const podText = ({ metadata }: Pod): string => `${metadata?.namespace ?? ''}/${metadata?.name ?? ''}`;
+
+/** Static pods of `init approver`; those of adopted machines are none. */
+export async function staticApprovers(api: Api): Promise<readonly string[]> {
+  const pods = await approverPods(api, staticPodsNamespace);
+  return pods.filter(({ metadata }) => !(digestAnnotation in (metadata?.annotations ?? {}))).map(podText);
 }

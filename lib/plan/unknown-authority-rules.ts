@@ -5,6 +5,7 @@ import type { ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
 import { bring, type Case, laterMs, lookAgainMs, type Verdict } from './decision.ts';
 import { certificateOf, type UnknownAuthority } from './facts.ts';
+import { nextCommand } from '../next-command.ts';
 
 /** The verdict in place of the one that was reached; undefined where that stands. */
 export function heldByUnknown(at: Case, verdict: Verdict): Verdict | undefined {
@@ -45,7 +46,7 @@ function differenceText({ leaves, issuer, keyId, fingerprint, heldBy }: UnknownA
 function wayBack({ name, location }: Signer, { backup }: UnknownAuthority): string {
   const files = isFile(location) ? filesOf(location).map(({ file }) => file) : [];
   const back = `put ${files.join(' and ')} back`;
-  const copied = `${back} with "kube-cert-recovery restore ${name}${backup === 'expired' ? ' --force' : ''}"`;
+  const copied = `${back} with "${nextCommand(`restore ${name}`, { '--force': backup === 'expired' })}"`;
   switch (backup) {
     case 'valid':
       return `${copied}, which has a copy of both`;

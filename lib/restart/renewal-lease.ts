@@ -13,6 +13,7 @@ import { leaseText } from '../kube/leases.ts';
 import type { Log } from '../log.ts';
 import { MachineLease, renewalLease } from './machine-lease.ts';
 import type { RestartNotes } from './markers.ts';
+import { nextCommand } from '../next-command.ts';
 
 export interface RenewalLeaseOptions {
   /** As this host, for one piece of work. */
@@ -129,4 +130,4 @@ const releaseMs = 10_000;
 
 const waitingNote = 'waiting';
 
-const grant = 'grant it with "kube-cert-recovery init host --renew-before=..." and the kubeconfig of an administrator';
+const grant = `grant it with "${nextCommand('init host')}" on a control-plane node`;

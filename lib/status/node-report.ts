@@ -1,7 +1,6 @@
 // What `status` says of one kubeadm machine: its certificates as `kubeadm certs check-expiration` lists them, the ones
 // that kubeadm leaves out, and what the running servers show. Pure: the general report, read with a machine's eyes (a CA
 // without its key is as it should be, a kubeconfig has a CA of its own, a NotBefore says nothing about an age).
-import type { CertificateFacts } from '../pki/certificate.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type ArtefactFacts, certificatesOf, type Facts, isClosed, usableCertificates } from '../plan/facts.ts';
 import { otherIdentity } from '../inventory/fitness.ts';
@@ -12,19 +11,17 @@ import {
   isKeptByOthers,
   report,
   type ReportInput,
-  type RowState,
-  stateOfOthers,
   type StatusReport,
   type StatusRow,
   tellEach,
   type Told,
 } from './report.ts';
-import type { Reason } from '../plan/reasons.ts';
 import { outlookOf } from './outlook.ts';
+import { rowStateOf } from './row-state.ts';
 import type { FormerFile } from '../restart/loaded.ts';
 import { filesOf, isFile, pathOf } from '../inventory/places.ts';
-import { announcedPart } from '../well-known.ts';
 import { formerText, isRestartedByItself } from './former-text.ts';
+import { nextCommand } from '../next-command.ts';
 
 /** What a server of this machine shows, held against the file that it reads. */
 export interface ServedCertificate {
@@ -188,7 +185,7 @@ function absenceNote({ artefact, row }: Told): readonly string[] {
   if (regainedBy === undefined) return [];
   return [
     `${name} is absent, and stays so: nothing of the control plane reads it. For a new one run "${regainedBy}"; the ` +
-      `last copy of a replaced one comes back by "kube-cert-recovery restore ${name}"`,
+      `last copy of a replaced one comes back by "${nextCommand(`restore ${name}`)}"`,
   ];
 }
 
@@ -220,7 +217,7 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
   const [certificate] = certificatesOf(fact);
   const isMissing = fact.state === 'absent' || keyOnly?.has(artefact.name) === true;
   const signer = facts.get((artefact.kind === 'target' ? artefact.issuer : artefact.name) ?? '');
-  const state = isMissing ? 'MISSING' : stateOf(row, artefact, fact, input);
+  const state = isMissing ? 'MISSING' : rowStateOf(row, artefact, fact, input);
   const ending = { ...row, ...(certificate && datesOf(certificate, now)) };
   const isAnnounced = state === 'EXPIRING' && row.action === 'keep';
   return {
@@ -248,45 +245,4 @@ function authorityOf(artefact: ResolvedArtefact, fact: ArtefactFacts, facts: Fac
   const [authority] = certificatesOf(facts.get(artefact.issuer));
   if (authority === undefined) return undefined;
   return fact.authorities.includes(authority.fingerprint) ? 'same' : 'different';
-}
-
-const dueReasons: ReadonlySet<Reason> = new Set<Reason>(['RefreshDue', 'WarnOnly', 'ClockUnconfirmed']);
-
-function stateOf(
-  row: StatusRow,
-  artefact: ResolvedArtefact,
-  fact: ArtefactFacts,
-  { resolved, now, isArmed = true }: NodeInput,
-): RowState {
-  const [certificate] = certificatesOf(fact);
-  if (fact.state === 'unavailable') return 'UNKNOWN';
-  if (isKeptByOthers(fact)) return stateOfOthers(fact, now);
-  const isWhole = fact.state === 'present' || (artefact.kind === 'signer' && isClosed(fact));
-  if (!isWhole || certificate === undefined) return isWhole ? row.state : 'BROKEN';
-  if (now >= certificate.notAfter) return 'EXPIRED';
-  if (now < certificate.notBefore) return 'NOT YET VALID';
-  if (row.action !== 'keep' && row.isAhead !== true) return 'BROKEN';
-  // By the administrator's own threshold, which may come long before ours.
-  if (dueReasons.has(row.reason)) return 'EXPIRING';
-  if (isArmed && row.renewsAt !== undefined) return 'OK'; // long before its end
-  if (row.reason === 'SignerEnding' && artefact.kind === 'signer') return 'EXPIRING';
-  const left = certificate.notAfter.getTime() - now.getTime();
-  return left < warningMs(artefact, certificate, resolved) ? 'EXPIRING' : 'OK';
-}
-
-/**
- * From how much remaining time on an end is announced. A kubeconfig's NotBefore may be its CA's, so the declared validity
- * bounds its life. A CA is announced when a leaf made now would outlive it.
- */
-function warningMs(
-  artefact: ResolvedArtefact,
-  { notBefore, notAfter }: CertificateFacts,
-  { artefacts }: Resolved,
-): number {
-  const life = notAfter.getTime() - notBefore.getTime();
-  if (artefact.kind === 'target') return Math.min(life, artefact.validity) * announcedPart;
-  const leaves = artefacts.flatMap((row) =>
-    row.kind === 'target' && row.issuer === artefact.name ? [row.validity] : [],
-  );
-  return Math.min(life * announcedPart, ...(leaves.length === 0 ? [] : [Math.max(...leaves)]));
 }

@@ -33,7 +33,7 @@ interface LookAtNode {
 }
 
 const cannotMake = (node: string, problem: string): RecoveryError =>
-  new RecoveryError('ConfigInvalid', `Cannot make a certificate of node "${node}": ${problem}`);
+  new RecoveryError('PreconditionFailed', `Cannot make a certificate of node "${node}": ${problem}`);
 
 /** Throws ConfigInvalid for a Node that is not there or is alive, and what the API refuses. */
 export async function requireDeadNode(node: string, { connection, signal, now }: LookAtNode): Promise<void> {

@@ -9,6 +9,7 @@ import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { keyMatches, parsePrivateKey } from '../pki/key.ts';
 import { type Entries, locationText } from '../store/store.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
+import { nextCommand } from '../next-command.ts';
 
 /** What a request is made of. */
 export interface Expired {
@@ -17,8 +18,7 @@ export interface Expired {
   readonly key: KeyObject;
 }
 
-export const byHandAdvice =
-  'run "kube-cert-recovery worker NODE" on a control-plane node and bring its file here, or join this machine again';
+export const byHandAdvice = `run "${nextCommand('worker NODE')}" on a control-plane node and bring its file here, or join this machine again`;
 
 /** Undefined while the certificate is valid. Throws MaterialInvalid for one of which nothing can be proven. */
 export function expiredAt(entries: Entries | undefined, location: DiskLocation, now: Date): Expired | undefined {

@@ -162,7 +162,7 @@ describe('IssuedCertificates', () => {
     await keeper.write();
     await keeper.write();
     expect(world.said).toMatchObject([{ event: 'record.failed', code: 'KubeNotFound' }]);
-    expect(world.said[0]?.err).toContain('run "kube-cert-recovery init" again');
+    expect(world.said[0]?.err).toContain('run again what installed this approver');
     world.data = {};
     await keeper.write();
     expect(Object.keys(world.data)).toEqual(['panda']);

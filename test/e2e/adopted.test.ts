@@ -324,7 +324,7 @@ describe('one adopted control-plane machine', () => {
 
     const uninstall = `${programPath} uninstall --kubeconfig=${adminKubeconfig} 2>&1; echo exit $?`;
     const refused = (await node.run(uninstall)).output;
-    expect(refused).toContain(`Cannot uninstall: static pods of ${node.name} live on it.`);
+    expect(refused).toContain(`  modes: static pods of ${node.name}. Without these identities`);
     expect(refused).toMatch(/^exit 1$/m);
   });
 

@@ -43,7 +43,7 @@ describe('a worker of a kubeadm cluster', () => {
     const { node } = cluster;
     await worker.sh(`${programPath} uninstall host`);
     await node.sh(`${programPath} uninstall approver`);
-    console.log(await node.sh(`${programPath} uninstall`));
+    console.log(await node.sh(`${programPath} uninstall --force`));
     const left = await worker.sh(
       'find /etc /var/lib/kubelet -name "*kube-cert-recovery*" -not -path "/etc/kubernetes/kube-cert-recovery"',
     );

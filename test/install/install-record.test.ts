@@ -117,7 +117,7 @@ describe('keptLines()', () => {
     expect(keptLines({ removed: [], kept: ['a thing'] }, { ...where, purge: false })).toEqual([
       'What certificates in use need stays in the API:',
       '  a thing',
-      'When no component reads them any more, remove them: kube-cert-recovery uninstall --purge --kubeconfig=/etc/kubernetes/admin.conf',
+      'When no component reads them any more, remove them: kube-cert-recovery uninstall --part=modes,approver --purge --kubeconfig=/etc/kubernetes/admin.conf',
     ]);
     expect(keptLines({ removed: ['x'], kept: [] }, { ...where, purge: false })).toEqual([]);
   });

@@ -472,7 +472,7 @@ test('runUninstall() takes nothing from an adopted machine unless it is forced, 
   const uninstall = (more: { readonly purge?: boolean; readonly dryRun?: boolean; readonly force?: boolean } = {}) =>
     runUninstall({ connection, directory: machine.path('none'), ...more, signal });
   const refusal =
-    'Cannot uninstall: static pods of node1 live on it. Without these identities nothing renews their certificates, and the control plane ends with the first that expires; run "kube-cert-recovery uninstall adopt" there first';
+    '  modes: static pods of node1. Without these identities nothing renews their certificates, and the control plane ends with the first that expires; run "kube-cert-recovery uninstall adopt" there first';
   for (const purge of [true, false]) {
     for (const dryRun of [true, false]) await expect(uninstall({ purge, dryRun })).rejects.toThrow(refusal);
   }
@@ -485,7 +485,7 @@ test('runUninstall() takes nothing from an adopted machine unless it is forced, 
   await unadopt();
   // The command as it is told, without the name of a preset.
   expect((await left())[0]).toMatch(
-    /: kube-cert-recovery uninstall --purge --kubeconfig=\/etc\/kubernetes\/admin\.conf$/,
+    /: kube-cert-recovery uninstall --part=modes,approver --purge --kubeconfig=\/etc\/kubernetes\/admin\.conf$/,
   );
   const { removed } = await uninstall({ purge: true, dryRun: true });
   expect(removed).toContain(`Secret "${namespace}/admin-client"`);

@@ -156,8 +156,10 @@ describe('init approver', () => {
 
   it('leaves nothing after uninstall', async () => {
     const where = [`--out=${join(root, 'out')}`, `--directory=kubernetesDir=${join(root, 'kubernetes')}`];
-    expect(await typed('uninstall', 'approver', ...where)).toContain(`Removed ${manifest()}`);
-    await typed('uninstall', `--out=${join(root, 'out')}`, `--kubeconfig=${controlPlane.recoveryKubeconfig}`);
+    const removed = await typed('uninstall', 'approver', ...where, `--kubeconfig=${controlPlane.recoveryKubeconfig}`);
+    expect(removed).toContain(`Removed ${manifest()}`);
+    const [, next = ''] = /, remove it: kube-cert-recovery (.*)$/m.exec(removed) ?? [];
+    expect(await typed(...next.split(' '))).toContain('Removed ClusterRole "kube-cert-recovery-approver"');
     expect(await readdir(join(root, 'out')).catch(() => [])).toEqual([]);
     expect(await readdir(join(root, 'kubernetes/manifests'))).toEqual([]);
     await leftInApi();

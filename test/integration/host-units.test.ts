@@ -1,10 +1,12 @@
 // The units of `init host`, as systemd itself understands them, printed by the program for a machine that the real
 // kubeadm made. Needs systemd-analyze (Debian package systemd); it need not be running.
 import { execFile } from 'node:child_process';
-import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
+import type { HostLine } from '../../cmd/host-flags.ts';
+import { initHostCommand } from '../../cmd/host.ts';
 import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
 
 let machine: KubeadmMachine;
@@ -144,6 +146,47 @@ describe('init host', () => {
     );
     expect(exit).toBe(2);
     expect(err).toContain('Cannot find a control plane of kubeadm on this machine');
+  });
+});
+
+describe('init host on a machine that has its units', () => {
+  const service = (): Promise<string> => readFile(join(units, 'kube-cert-recovery.service'), 'utf8');
+  const timer = '--renew-before=30d --window=Sat/02:00-05:00';
+  /** As it is typed, on a machine where systemd would run. */
+  async function initHost(line: HostLine): Promise<string> {
+    const [out, signal] = [[] as string[], AbortSignal.timeout(60_000)];
+    const stdout = { write: (text: string) => out.push(text) };
+    const io = { argv: [], env: {}, cwd: machine.root, stdout, stderr: stdout, signal };
+    const here = { systemctl: () => Promise.resolve(), unitDirectory: units };
+    expect(await initHostCommand({ executable: '/bin/true', ...line }, io, here), out.join('')).toBe(0);
+    return out.join('');
+  }
+
+  it('keeps what they were told, and says it; a flag changes one thing; none takes renewal away', async () => {
+    await rm(join(units, 'kube-cert-recovery.service'));
+    const directory = directories().map((flag) => flag.replace('--directory=', ''));
+    const first = { directory, renewBefore: '30d', window: 'Sat/02:00-05:00' };
+    expect(await initHost(first)).toContain('\nRenewal before expiry: 30d in Sat/02:00-05:00\n');
+    const told = await service();
+    expect(told).toContain(timer);
+    expect(await initHost({})).toContain('\nRenewal before expiry: 30d in Sat/02:00-05:00\n');
+    expect(await service()).toBe(told);
+    const changed = await initHost({ caRenewal: 'Report', window: 'none' });
+    expect(changed).toContain('\nRenewal before expiry: was 30d in Sat/02:00-05:00, now 30d\n');
+    expect(changed).toContain('\n--ca-renewal: was not given, now Report\n');
+    expect(await initHost({ renewBefore: 'none' })).toContain('\nRenewal before expiry: was 30d, now off\n');
+    expect(await service()).not.toContain('--renew-before');
+    expect(await service()).toContain(`--directory=kubernetesDir=${machine.path()} `);
+    expect(await service()).toContain('--ca-renewal=Report');
+  });
+
+  it('does not say that renewal is off where a file asks for it', async () => {
+    const config = join(machine.root, 'ahead.yaml');
+    const yaml = 'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n';
+    await writeFile(config, `${yaml}directories: { kubernetesDir: ${machine.path()} }\nregen: { renewBefore: 30d }\n`);
+    await expect(initHost({ config, renewBefore: 'none' })).rejects.toThrow(
+      `--renew-before: cannot take away what "${config}" says`,
+    );
   });
 });
 

@@ -123,9 +123,14 @@ describe('the quick start', () => {
   it('2. init uploads it, deletes the staging directory, and is done the second time', async () => {
     const text = await shell(init);
     expect(text).toContain("The staging directory with the signers' keys was removed.");
-    expect(text).toContain(`Run now: ${here(run).trim().replace('--config=', '--config ')}`);
+    expect(text).toContain(`Run now: ${here(run).trim()}\n`);
     expect(existsSync(out('staging'))).toBe(false);
     expect(await shell(init)).toContain('Created 0 objects, updated 0;');
+  });
+
+  it('is the command that init render has printed for later, as it is typed', async () => {
+    const [, next = ''] = /^When the API answers, run: (.*)$/m.exec(printed) ?? [];
+    expect(await shell(next)).toContain('Created 0 objects, updated 0;');
   });
 
   it('leaves the modes that the table below it states', () => {
@@ -210,5 +215,7 @@ describe('the quick start', () => {
     const again = await shell(uninstall);
     expect(again).toMatch(/^Nothing to remove\.\nWhat certificates in use need stays in the API:\n/);
     expect(again).toContain('  ClusterRoleBinding "kube-cert-recovery-kubelet-client", without which');
+    const [, next = ''] = /^When no component reads them any more, remove them: (.*)$/m.exec(again) ?? [];
+    expect(await shell(next)).toContain('Removed ClusterRoleBinding "kube-cert-recovery-kubelet-client"');
   });
 });

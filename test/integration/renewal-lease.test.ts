@@ -4,6 +4,7 @@ import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { X509Certificate } from 'node:crypto';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { expiryAnnotation } from '../../lib/management/machine-expiry.ts';
 import { bootId } from '../../lib/host/proc.ts';
@@ -16,6 +17,7 @@ import { eventually } from '../support/eventually.ts';
 import { inOrder } from '../support/in-order.ts';
 import { hostAsks } from './host-asks.ts';
 
+const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
 const renewed = ['pki/apiserver.crt', 'pki/etcd/server.crt', 'pki/etcd/peer.crt', 'pki/front-proxy-client.crt'];
 const day = 86_400_000;
 
@@ -48,8 +50,20 @@ it('waits while the right to the Lease is not granted, and says how that is done
   const before = await ends();
   const { code, stderr } = await run('--restart');
   expect(code, stderr).toBe(0);
-  expect(stderr).toContain('init host --renew-before');
+  expect(stderr).toContain('grant it with "kube-cert-recovery init host" on a control-plane node');
   expect(await ends()).toEqual(before);
+});
+
+const status = async (): Promise<string> =>
+  (await running.inNetwork(process.execPath, program, 'status', `--config=${running.config}`, '--renew-before=1d'))
+    .stdout;
+
+it('is told by status, with who lacks it', async () => {
+  const said = await status();
+  expect(said).toContain('this host (user kube-cert-recovery:host:node1, group kube-cert-recovery:hosts) lacks rights');
+  expect(said).toContain('get, create, patch, update leases "kube-cert-recovery/control-plane-renewal"');
+  expect(said).toContain('get, update leases "kube-system/kube-scheduler"');
+  expect(said).toContain('get configmaps "kube-system/kubeadm-config"');
 });
 
 it('says once what else it may not do, and goes on', async () => {
@@ -70,14 +84,29 @@ it('says once what else it may not do, and goes on', async () => {
   expect([first.code, second.code]).toEqual([0, 0]);
 });
 
+it('is granted by the first run that may do it as the administrator of this machine', async () => {
+  const group = 'kubeadm:cluster-admins';
+  const bound = await asAdmin('create', 'clusterrolebinding', group, '--clusterrole=cluster-admin', `--group=${group}`);
+  expect(bound.code, bound.stderr).toBe(0);
+  await rm(join(machine.root, 'lock/rights'));
+  const { lines, stderr } = await run('--restart');
+  expect(
+    lines.map(({ event }) => event),
+    stderr,
+  ).toContain('rights.granted');
+  expect(await running.mayRenew()).toContain('yes');
+  expect(await status()).not.toContain('lacks rights');
+});
+
 it('waits while another node renews', async () => {
   await running.grant();
   const spec = { holderIdentity: 'node2', leaseDurationSeconds: 360 };
   const metadata = { namespace: 'kube-cert-recovery', name: 'control-plane-renewal' };
   await running.apply({ apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec });
   const before = await ends();
-  const { code, stderr } = await run('--restart');
+  const { code, lines, stderr } = await run('--restart');
   expect(code, stderr).toBe(0);
+  expect(lines.filter(({ event }) => event.startsWith('rights.'))).toEqual([]);
   expect(stderr).toContain('is held by \\"node2\\"');
   expect(await ends()).toEqual(before);
   expect(await holder()).toBe('node2');

@@ -421,12 +421,31 @@ function analyze(units: string, ...args: readonly string[]): Promise<string> {
   });
 }
 
-it('uninstall removes all that init workers made', async () => {
-  const { exit, out, err } = await cli(
-    'uninstall',
-    `--kubeconfig=${controlPlane.recoveryKubeconfig}`,
-    `--out=${root}/x`,
+const uninstall = (...more: readonly string[]): ReturnType<typeof cli> =>
+  cli('uninstall', `--kubeconfig=${controlPlane.recoveryKubeconfig}`, `--out=${root}/x`, ...more);
+
+it('uninstall takes no token from workers unless it is forced, and names the command that leaves them alone', async () => {
+  const { exit, err } = await uninstall();
+  expect({ exit, err }).toEqual({
+    exit: 1,
+    err: expect.stringContaining('Cannot uninstall: somebody still lives on it\n'),
+  });
+  expect(err).toMatch(
+    /^ {2}workers: Nodes \S+, .* may have the token \((last used \d{4}-\d\d-\d\d|not used yet)\), and could/m,
   );
+  const [, others = ''] = /^Without them: kube-cert-recovery (.*)$/m.exec(err) ?? [];
+  expect(others).toContain('--part=modes,approver,hosts ');
+  const without = await cli(...others.split(' '));
+  expect(without.exit, without.err).toBe(0);
+  expect(without.out).not.toContain('worker');
+  expect((await uninstall('--part=workers', '--dry-run', '--force')).out).toContain(
+    'Would remove ClusterRoleBinding "kube-cert-recovery-worker"',
+  );
+  expect((await uninstall('--part=worker')).err).toContain('got "worker" (did you mean "workers"?)');
+});
+
+it('uninstall removes all that init workers made', async () => {
+  const { exit, out, err } = await uninstall('--force');
   expect(exit, err).toBe(0);
   expect(out).toContain('Removed ClusterRoleBinding "kube-cert-recovery-worker"');
   const kinds = 'clusterroles,clusterrolebindings,roles,rolebindings,secrets,serviceaccounts,configmaps';

@@ -192,6 +192,20 @@ describe('what ends soon', () => {
     expect(exitOfNode(status(72))).toBe(4);
   });
 
+  it('is what the kubelet rotates by itself only when the kubelet is late: past nine tenths of its life', () => {
+    const rotated = (until: number, time = at(0)) =>
+      tell({ 'kubelet.conf': { ...present(leaf('kubelet.conf', 'ca', until)), authorities: ['ca'] } }, { time });
+    expect([rowOf(rotated(37), 'kubelet.conf').state, exitOfNode(rotated(37))]).toEqual(['OK', 0]);
+    expect([rowOf(rotated(36), 'kubelet.conf').state, exitOfNode(rotated(36))]).toEqual(['EXPIRING', 4]);
+  });
+
+  it('is said of another day in words and exit code alike', () => {
+    const { 'kubelet.conf': _, ...rest } = { 'kubelet.conf': null };
+    const forecast = (days: number) => tell(rest, { time: at(days), isForecast: true, isArmed: true });
+    expect([forecast(299).class, exitOfNode(forecast(299))]).toEqual(['healthy', 0]);
+    expect([forecast(301).class, exitOfNode(forecast(301))]).toEqual(['recovering', 4]);
+  });
+
   it('is a CA once a leaf made now would outlive it', () => {
     expect(rowOf(tell({ ca: present({ ...authority('ca', 366), notBefore: at(-3000) }) }), 'ca').state).toBe('OK');
     expect(rowOf(tell({ ca: present({ ...authority('ca', 364), notBefore: at(-3000) }) }), 'ca').state).toBe(

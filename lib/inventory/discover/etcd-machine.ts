@@ -8,7 +8,7 @@ import type { Environment } from '../resolve.ts';
 import { decideEtcd } from './etcd.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
 
-/** Throws ConfigInvalid on a machine that has no etcd of etcdadm. */
+/** Throws PreconditionFailed on a machine that has no etcd of etcdadm. */
 export async function discoverEtcd(
   inventory: Inventory,
   given: Environment,
@@ -23,7 +23,7 @@ export async function discoverEtcd(
       `Cannot find an etcd of etcdadm on this machine: there is no "${pki('ca.crt')}" and no certificate of a member ` +
       'beside it, so nothing is here to be recovered; run this on a machine of etcd, or say where the files are ' +
       '(directories.etcdPkiDir)';
-    throw new RecoveryError('ConfigInvalid', message);
+    throw new RecoveryError('PreconditionFailed', message);
   }
   const { text, unread } = readerBelow(root);
   const parameters = decideEtcd(

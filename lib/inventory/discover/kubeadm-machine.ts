@@ -55,7 +55,7 @@ export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): K
   return { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };
 }
 
-/** Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
+/** Throws PreconditionFailed on a machine that is no control plane of kubeadm. */
 export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discovery> {
   const { directories, given, root = '/', addresses = addressesHere } = question;
   const { kubernetesDir, kubeletDir } = directories;
@@ -97,7 +97,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
       `Cannot find a control plane of kubeadm on this machine: there is no "${manifest}" and nothing that only a ` +
       'control-plane node has, so nothing is here to be recovered; run this on a control-plane node after `kubeadm init` ' +
       'or `kubeadm join`, or say where the files are (directories.kubernetesDir)';
-    throw new RecoveryError('ConfigInvalid', message);
+    throw new RecoveryError('PreconditionFailed', message);
   }
   const files = await textsOf({ directories: { ...directories, pkiDir }, manifests, settings, others, text });
   const etcdAuthority = join(pkiDir, 'etcd/ca.crt');

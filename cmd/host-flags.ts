@@ -1,0 +1,94 @@
+// What `init host` was told, now and before: flags for the units, the program that they start, and where their runs write.
+import { readlinkSync, realpathSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type FlagRow, flagRows, type FlagsOf, isRepeatable, typedValue } from '../lib/config/flags.ts';
+import type { ToolConfig } from '../lib/config/load.ts';
+import { isSaidByFile } from '../lib/config/sources.ts';
+import { isExecutable } from '../lib/install/host-apply.ts';
+import { withInstalled } from '../lib/install/installed-flags.ts';
+import type { Problem } from '../lib/problems.ts';
+import { defaultBackupDir, defaultLockDir } from '../lib/well-known.ts';
+import { absoluteConfig, type CommandLine, configInput, type InstallLine, orKubeadm } from './read-config.ts';
+import type { Io } from './runtime.ts';
+
+type HostPlace = Pick<Io, 'cwd' | 'env'>;
+
+export type HostLine = InstallLine & FlagsOf<'init host'>;
+
+/** What was typed, and what the installed units were told besides (`words`). */
+export function hostFlags(
+  { executable, workerTokenFile: _of, ...typed }: HostLine,
+  { cwd, env }: HostPlace,
+  words: readonly string[] = [],
+) {
+  const isInFile = (field: string): boolean => isSaidByFile(configInput(typed, { cwd, env }), field);
+  const line = withInstalled(absoluteConfig(typed, cwd), { words, isInFile });
+  const refused = flagRows.filter((row) => row.units === 'refused' && typedValue(line, row) !== undefined);
+  const message = 'must be left out: the units of this host do not use it';
+  const problems = refused.map(({ flag }): Problem => ({ path: flag, kind: 'conflict', message }));
+  const calledAs = env['KUBE_CERT_RECOVERY_CALLED'];
+  const program = executable === undefined ? ownLauncher(calledAs) : resolve(cwd, executable);
+  if (!isExecutable(program)) {
+    const wanted = `must name the program that the units start; "${program}" is no file that can be executed`;
+    problems.push({ path: '--executable', kind: 'invalid', message: wanted });
+  }
+  return { flags: orKubeadm(line), executable: program, problems };
+}
+
+/**
+ * dist/kube-cert-recovery starts what lies in dist/app. The path by which it was called (the launcher says it) is kept as
+ * far as it leads through links to directories: they are flipped to another version, and units must start that one then.
+ */
+function ownLauncher(calledAs = ''): string {
+  const own = fileURLToPath(new URL('../kube-cert-recovery', import.meta.url));
+  const called = fileBehind(calledAs);
+  return realOf(called) === own ? called : own;
+}
+
+/** The file that a link such as one in /usr/local/bin names; links to directories on its way stay. */
+function fileBehind(path: string, depth = 0): string {
+  try {
+    return depth > 40 ? path : fileBehind(resolve(dirname(path), readlinkSync(path)), depth + 1);
+  } catch {
+    return path; // no link, or not there
+  }
+}
+
+/** The same inventory for the units as for this command, whatever directory they start in. */
+export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
+  const absolute = ({ as }: FlagRow, text: string): string => {
+    if (as === 'path') return resolve(cwd, text);
+    if (as !== 'pathsByName') return text;
+    const [name, path] = [text.slice(0, text.indexOf('=')), text.slice(text.indexOf('=') + 1)];
+    return `${name}=${resolve(cwd, path)}`;
+  };
+  const kept = flagRows.filter(({ units }) => units === 'kept');
+  return [...kept.filter((row) => !isRepeatable(row)), ...kept.filter(isRepeatable)].flatMap((row) =>
+    [typedValue(flags, row) ?? []]
+      .flat()
+      .map((text) => (text === true ? row.flag : `${row.flag}=${absolute(row, String(text))}`)),
+  );
+}
+
+/**
+ * The units make the usual directories of ours. Of others the parent must be writable, so that they can be made; of what
+ * lies in /run not even that is there after a boot.
+ */
+export function ownParents({ backupDir, lockDir }: Pick<ToolConfig, 'backupDir' | 'lockDir'>): string[] {
+  const unusual = [backupDir, lockDir].filter((path) => !usual.includes(path));
+  return unusual.map((path) => (path.startsWith('/run/') ? '/run' : dirname(path)));
+}
+
+/** With its links followed as far as it exists: what is not there yet is made where its directory leads. */
+export function realOf(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    const parent = dirname(path);
+    return parent === path ? path : join(realOf(parent), basename(path));
+  }
+}
+
+/** RuntimeDirectory and StateDirectory of the service. */
+const usual: readonly string[] = [defaultBackupDir, defaultLockDir];

@@ -1,0 +1,62 @@
+// Which of the rights that `init host` grants a host does not have, by the API server's own word: a SelfSubjectAccessReview
+// for each, which every identity may ask.
+import type { KubeConnection } from '../kube/kube.ts';
+import { hostRules, type HostGrant } from './rules.ts';
+
+interface Right {
+  readonly namespace: string;
+  readonly group: string;
+  readonly resource: string;
+  readonly name: string;
+  readonly verb: string;
+}
+
+/** One for each verb on each object. Pure. */
+export function hostRights(grant: HostGrant): readonly Right[] {
+  return [...hostRules(grant)].flatMap(([namespace, rules]) =>
+    rules.flatMap(({ apiGroups, resources, resourceNames = [], verbs }) =>
+      apiGroups.flatMap((group) =>
+        resources.flatMap((resource) =>
+          resourceNames.flatMap((name) => verbs.map((verb) => ({ namespace, group, resource, name, verb }))),
+        ),
+      ),
+    ),
+  );
+}
+
+interface Review {
+  readonly status?: { readonly allowed?: boolean };
+}
+
+const path = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews';
+
+interface Asking {
+  /** As the host. */
+  readonly connection: Pick<KubeConnection, 'request'>;
+  readonly signal: AbortSignal;
+  readonly timeoutMs: number;
+}
+
+/** In words, one text for each object; none where nothing is missing. Throws what the connection throws. */
+export async function missingRights(grant: HostGrant, asking: Asking): Promise<readonly string[]> {
+  const missing: Right[] = [];
+  for (const right of hostRights(grant)) {
+    const body = {
+      apiVersion: 'authorization.k8s.io/v1',
+      kind: 'SelfSubjectAccessReview',
+      spec: { resourceAttributes: right },
+    };
+    const { connection, signal, timeoutMs } = asking;
+    const { status } = await connection.request<Review>({ method: 'POST', path, body, signal, timeoutMs });
+    if (status?.allowed !== true) missing.push(right);
+  }
+  return rightsText(missing);
+}
+
+/** `get, update leases "kube-system/kube-scheduler"`. Pure. */
+export function rightsText(rights: readonly Right[]): readonly string[] {
+  const objectOf = ({ namespace, resource, name }: Right): string => `${resource} "${namespace}/${name}"`;
+  return [...Map.groupBy(rights, objectOf)].map(
+    ([object, own]) => `${own.map(({ verb }) => verb).join(', ')} ${object}`,
+  );
+}

@@ -1,0 +1,136 @@
+// What `uninstall` takes out can be taken out in parts, because each is lived on by others: `modes` by processes of `init`,
+// `approver` by those that approve, `workers` by every worker that was given the token, `hosts` by control-plane nodes with
+// the units of `init host`. Whoever still lives on a part is named before it goes.
+import { getIfPresent } from '../kube/objects.ts';
+import { readLease } from '../kube/leases.ts';
+import { collectionPath } from '../kube/resources.ts';
+import { isCode, RecoveryError } from '../errors.ts';
+import { type Given, nextCommand } from '../next-command.ts';
+import { renewalLease } from '../restart/machine-lease.ts';
+import { accountName, tokenSecretName } from './accounts.ts';
+import type { Api, Manifest } from './apply.ts';
+import { adoptedNodes } from './install-record.ts';
+import { hostsRole } from './rbac.ts';
+import { approverRecords } from './rules.ts';
+import { staticApprovers } from './workers.ts';
+
+export const uninstallParts = ['modes', 'approver', 'workers', 'hosts'] as const;
+export type UninstallPart = (typeof uninstallParts)[number];
+
+const names: Readonly<Record<Exclude<UninstallPart, 'modes'>, readonly string[]>> = {
+  approver: [
+    ...(['approver', 'node-bootstrapper'] as const).flatMap((account) => [
+      accountName(account),
+      tokenSecretName(account),
+    ]),
+    ...approverRecords,
+  ],
+  workers: [accountName('worker'), tokenSecretName('worker')],
+  hosts: [hostsRole],
+};
+
+/** Of an object of ours. Pure. */
+export function partOf({ metadata: { name } }: Pick<Manifest, 'metadata'>): UninstallPart {
+  return (['approver', 'workers', 'hosts'] as const).find((part) => names[part].includes(name)) ?? 'modes';
+}
+
+interface Tenants {
+  readonly part: UninstallPart;
+  /** Whoever would lose something, and what. */
+  readonly who: string;
+}
+
+interface Looking {
+  readonly api: Api;
+  readonly parts: readonly UninstallPart[];
+  /** What is there, of our own. */
+  readonly objects: readonly Manifest[];
+  /** Whether the units of `init host` are on this machine. */
+  readonly isHost: boolean;
+  /** What was typed besides the parts, for the command that leaves others alone. */
+  readonly typed: Given;
+}
+
+/** Throws KubeConflict, which lists who lives on what, and the command that leaves that alone. */
+export async function requireNobodyLeft(looking: Looking): Promise<void> {
+  const { parts, objects } = looking;
+  const there = new Set(objects.map(partOf));
+  const found = (await Promise.all(parts.filter((part) => there.has(part)).map((part) => tenantsOf(part, looking))))
+    .flat()
+    .map(({ part, who }) => `  ${part}: ${who}`);
+  if (found.length === 0) return;
+  const free = parts.filter((part) => !found.some((line) => line.startsWith(`  ${part}:`)));
+  const { '--purge': purge = false, ...given } = looking.typed;
+  const others = nextCommand('uninstall', {
+    '--part': free.join(','),
+    '--purge': free.includes('modes') && purge,
+    ...given,
+  });
+  const rest = free.length === 0 ? '' : `Without them: ${others}\n`;
+  const message = `Cannot uninstall: somebody still lives on it\n${found.join('\n')}\n${rest}--force does it all the same`;
+  throw new RecoveryError('KubeConflict', message);
+}
+
+async function tenantsOf(part: UninstallPart, looking: Looking): Promise<readonly Tenants[]> {
+  const who = await tenant[part](looking);
+  return who === undefined ? [] : [{ part, who }];
+}
+
+const tenant: Readonly<Record<UninstallPart, (looking: Looking) => Promise<string | undefined>>> = {
+  async modes({ api }) {
+    const nodes = await adoptedNodes(api);
+    if (nodes.length === 0) return undefined;
+    return (
+      `static pods of ${nodes.join(', ')}. Without these identities nothing renews their certificates, and the control ` +
+      `plane ends with the first that expires; run "${nextCommand('uninstall adopt')}" there first, and delete the Node ` +
+      'of a machine that is gone for good'
+    );
+  },
+  async approver({ api }) {
+    const pods = await staticApprovers(api);
+    const all = [...pods, ...(await adoptedNodes(api)).map((node) => `static pods of ${node}`)];
+    return all.length === 0 ? undefined : `${all.join(', ')}; later requests of kubelets would stay pending`;
+  },
+  async workers({ api, objects }) {
+    const workers = await workerNodes(api);
+    if (workers.length === 0) return undefined;
+    const token = objects.find(({ kind, metadata: { name } }) => kind === 'Secret' && names.workers.includes(name));
+    const used = token?.metadata.labels?.[lastUsedLabel];
+    const state = used === undefined ? 'not used yet' : `last used ${used}`;
+    return `Nodes ${listed(workers)} may have the token (${state}), and could not ask for a certificate any more`;
+  },
+  async hosts({ api, isHost }) {
+    const taken = await lastTaken(api);
+    if (!isHost && taken === undefined) return undefined;
+    const here = isHost ? 'the units of init host on this machine' : '';
+    const lease = taken === undefined ? '' : `the Lease of renewals was last taken ${taken}`;
+    const lost = `their rights would be granted again by the next run of such a machine; run "${nextCommand('uninstall host')}" there first`;
+    return `${[here, lease].filter((text) => text !== '').join('; ')}; ${lost}`;
+  },
+};
+
+/** Set by the API server on a token without an end, by day (serviceaccount, LastUsedLabelKey). */
+const lastUsedLabel = 'kubernetes.io/legacy-token-last-used';
+const controlPlaneLabel = 'node-role.kubernetes.io/control-plane';
+
+async function workerNodes(api: Api): Promise<readonly string[]> {
+  const nodes = await getIfPresent<{
+    readonly items?: readonly { readonly metadata?: Partial<Manifest['metadata']> }[];
+  }>(api, collectionPath('Node'));
+  return (nodes?.items ?? []).flatMap(({ metadata: { name = '', labels = {} } = {} }) =>
+    controlPlaneLabel in labels ? [] : [name],
+  );
+}
+
+/** By whom, and when. */
+async function lastTaken(api: Api): Promise<string | undefined> {
+  const lease = await readLease({ ...api, lease: renewalLease }).catch((err: unknown) => {
+    if (!isCode(err, 'KubeNotFound')) throw err;
+  });
+  const { renewTime, holderIdentity } = lease?.spec ?? {};
+  if (typeof renewTime !== 'string') return undefined;
+  return `at ${renewTime}${holderIdentity ? ` by ${holderIdentity}` : ''}`;
+}
+
+const listed = (all: readonly string[]): string =>
+  all.length > 5 ? `${all.slice(0, 5).join(', ')} and ${all.length - 5} more` : all.join(', ');
