@@ -92,7 +92,8 @@ export function runningKubeadm(directories: readonly string[] = [], procDir = '/
     const theirs = linkOf(join(procDir, String(pid), 'ns/pid'));
     if (theirs === 'gone') return false; // it has ended, or is a zombie
     if (theirs !== 'unreadable' && namespace !== 'unreadable' && theirs !== namespace) return false;
-    return hasSameFiles(pid, paths, procDir);
+    // What ends while it is looked at closes its links: it looked like one that hides them.
+    return hasSameFiles(pid, paths, procDir) && startOf(pid, procDir) !== undefined;
   });
 }
 

@@ -340,6 +340,7 @@ async function kubeadmMessage(): Promise<string> {
       await symlink('pid:[1]', join(proc, pid, 'ns/pid'));
     }
     await writeFile(join(proc, '4711/comm'), 'kubeadm\n');
+    await writeFile(join(proc, '4711/stat'), `4711 (kubeadm) S ${'0 '.repeat(30)}`);
     await symlink('/usr/bin/kubeadm', join(proc, '4711/exe'));
     refuseBesideKubeadm([], proc);
     return '';

@@ -103,7 +103,7 @@ describe('the program in a container without capabilities, its root read-only', 
     expect(readFileSync(`${pair}/tls.crt`, 'utf8')).toBe(await world.read('kube-apiserver-serving'));
 
     expect(await statusOf(port, '/livez')).toBe(200);
-    expect(capabilitiesOf(run.pid)).toEqual(['0000000000000000']);
+    expect(capabilitiesOf(await run.procStatus())).toEqual(['0000000000000000']);
     // Killed, as it is when it has not ended after half a minute, it has another.
     const { code, afterMs } = await run.stop();
     expect(code).toBe(0);
@@ -129,7 +129,7 @@ describe('the program in a container without capabilities, its root read-only', 
     await world.controlPlane.start();
     await hasLogged(run, 'recovery.finished');
     await eventually(async () => expect((await world.status()).stdout).toContain('Everything is as it should be.'));
-    const [, rss] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${run.pid}/status`, 'utf8')) ?? [];
+    const [, rss] = /^VmRSS:\s+(\d+) kB$/m.exec(await run.procStatus()) ?? [];
     console.log(`RSS of syncer and regen in the container after a recovery: ${Math.round(Number(rss) / 1024)} MB`);
     expect((await run.stop()).code).toBe(0);
   });
@@ -146,7 +146,7 @@ function statusOf(port: number, path: string): Promise<number | undefined> {
 }
 
 /** The distinct sets that the process has: permitted, effective, bounding and so on. */
-function capabilitiesOf(pid: number): string[] {
-  const sets = readFileSync(`/proc/${pid}/status`, 'utf8').matchAll(/^Cap\w+:\s+(\w+)$/gm);
+function capabilitiesOf(procStatus: string): string[] {
+  const sets = procStatus.matchAll(/^Cap\w+:\s+(\w+)$/gm);
   return [...new Set([...sets].map(([, set = '']) => set))];
 }

@@ -3,7 +3,7 @@
 // Usage: node others-child.ts <preset> <root> <directories as JSON> <other cluster as JSON>.
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { lstat, mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, mkdtemp, readFile, rename, rm, rmdir, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { run } from '../../../cmd/cli.ts';
@@ -157,11 +157,13 @@ const objects: Readonly<Record<string, (path: string) => Promise<unknown>>> = {
   'a link to a directory': (path) => symlink('/proc', path),
   'a socket': async (path) => {
     // Its path is too long for a socket: it is made elsewhere.
-    const short = `/tmp/others-${process.pid}.sock`;
+    const elsewhere = await mkdtemp('/tmp/others-');
+    const short = join(elsewhere, 'socket');
     const server = createServer().listen(short);
     await once(server, 'listening');
     await rename(short, path);
     server.close();
+    await rmdir(elsewhere);
   },
 };
 for (const [turn, [name, put]] of Object.entries(objects).entries()) {

@@ -5,7 +5,6 @@ import { request } from 'node:https';
 import { getContainerRuntimeClient } from 'testcontainers';
 import { eventually } from '../eventually.ts';
 import { kubeconfigOf } from '../certificates/kubeconfig.ts';
-import { runLabel } from './container.ts';
 import { firewallRules } from './firewall.ts';
 import {
   initConfiguration,
@@ -15,6 +14,7 @@ import {
   usualPort,
 } from './kubeadm-config.ts';
 import { Node } from './node.ts';
+import { runLabels } from './test-run.ts';
 import type { Workshop } from './workshop.ts';
 
 export interface ApiAnswer {
@@ -346,7 +346,7 @@ async function createNetwork(): Promise<Network> {
       const network = await dockerode.createNetwork({
         Name: name,
         IPAM: { Config: [{ Subnet: `${prefix}.0/24` }] },
-        Labels: { [runLabel]: String(process.pid) },
+        Labels: runLabels(),
       });
       return { name, prefix, remove: () => network.remove() };
     } catch (err) {

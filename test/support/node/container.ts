@@ -2,6 +2,7 @@
 // --privileged, which includes SYS_RESOURCE), disks that survive a power cycle, an address that stays.
 import { GenericContainer, PullPolicy, Wait } from 'testcontainers';
 import { nodeImage } from './image.ts';
+import { runLabels } from './test-run.ts';
 import type { Workshop } from './workshop.ts';
 
 // Those of a machine that Docker 20.10 knows (no BPF, PERFMON, CHECKPOINT_RESTORE), without SYS_RESOURCE.
@@ -14,8 +15,6 @@ const capabilities = (
 
 /** Where the program lies on a node; Node is where its launcher looks for it. */
 export const programPath = '/opt/kube-cert-recovery/dist/kube-cert-recovery';
-
-export const runLabel = 'kube-cert-recovery.test-run';
 
 export interface Machine {
   readonly name: string;
@@ -67,7 +66,7 @@ export class NodeContainer extends GenericContainer {
       .withSecurityOpt('seccomp=unconfined', 'apparmor=unconfined')
       .withTmpFs({ '/run': 'rw,exec', '/tmp': 'rw,exec' })
       .withBindMounts(mounts.map(([source, target]) => ({ source, target, mode: 'ro' })))
-      .withLabels({ [runLabel]: String(process.pid) })
+      .withLabels(runLabels())
       .withEnvironment({ ...environment })
       .withCommand([...command])
       .withWaitStrategy(Wait.forSuccessfulCommand('true'));

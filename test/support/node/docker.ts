@@ -7,13 +7,13 @@ import { mkdir, open, readdir, readFile } from 'node:fs/promises';
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { systemCode } from '../../../lib/errors.ts';
 import { eventually } from '../eventually.ts';
 import type { Progress } from '../cluster/progress.ts';
 import { asRoot } from './as-root.ts';
 import { takeFirewall } from './firewall.ts';
 import { cacheRoot } from '../cluster/go-build.ts';
 import { removeTree } from './remove-tree.ts';
+import { isRunAlive, type TestRun } from './test-run.ts';
 
 const run = promisify(execFile);
 const usualSocket = '/var/run/docker.sock';
@@ -23,14 +23,6 @@ export interface Docker {
   readonly host: string;
   /** Ends the daemon if it is our own. */
   stop(): Promise<void>;
-}
-
-export function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch (err) {
-    return systemCode(err) === 'EPERM'; // another user's
-  }
 }
 
 /** Whether a daemon is at work there: one that ended leaves its socket behind, one that starts does not answer yet. */
@@ -44,14 +36,14 @@ function answers(socketPath: string): Promise<boolean> {
   });
 }
 
-export async function findDocker(progress: Progress, env = process.env): Promise<Docker> {
+export async function findDocker(progress: Progress, testRun: TestRun, env = process.env): Promise<Docker> {
   const host = env['DOCKER_HOST'];
   if (host !== undefined && host !== '') return { host, stop: async () => undefined };
   if (await answers(usualSocket)) return { host: `unix://${usualSocket}`, stop: async () => undefined };
-  return startDocker(progress);
+  return startDocker(progress, testRun);
 }
 
-async function startDocker(progress: Progress): Promise<Docker> {
+async function startDocker(progress: Progress, { name: own }: TestRun): Promise<Docker> {
   const found = ['/usr/bin/dockerd', '/usr/sbin/dockerd', '/usr/local/bin/dockerd'].find(existsSync);
   if (found === undefined) {
     throw new Error(
@@ -59,17 +51,17 @@ async function startDocker(progress: Progress): Promise<Docker> {
         '(Debian, Ubuntu: apt-get install docker.io) and run the same command again: it starts one of its own.',
     );
   }
-  const homes = join(cacheRoot(), 'docker');
+  const homes = join(cacheRoot(), 'daemons');
   await mkdir(homes, { recursive: true });
   // Two runs at a time cannot share one; what a killed run has left goes away now.
   for (const name of await readdir(homes)) {
-    if (isAlive(Number(name))) continue;
+    if (await isRunAlive(name)) continue;
     await removeTree(runtimeOf(name));
     await removeTree(join(homes, name));
   }
-  const home = join(homes, String(process.pid));
+  const home = join(homes, own);
   await mkdir(home, { recursive: true });
-  const runtime = runtimeOf(process.pid);
+  const runtime = runtimeOf(own);
   const socket = `${runtime}/docker.sock`;
   // Its bridge would stay on this machine when it has gone. (testcontainers does not start without one.)
   const hadBridge = existsSync('/sys/class/net/docker0');
@@ -94,7 +86,7 @@ async function startDocker(progress: Progress): Promise<Docker> {
     watchdog.kill('SIGKILL');
     if (!hadBridge) await run(...asRoot('ip', ['link', 'delete', 'docker0'])).catch(() => undefined); // never made
     // Two daemons use the same chains: the last one takes them away.
-    if (!(await othersRun(homes))) await firewall.restore();
+    if (!(await othersRun(homes, own))) await firewall.restore();
     // dockerd leaves mounted the network of this machine, which it made for containers in it.
     await removeTree(runtime);
     await removeTree(home);
@@ -114,13 +106,13 @@ async function startDocker(progress: Progress): Promise<Docker> {
 }
 
 /** The path of a Unix socket is limited to 107 bytes, that of a cache is not. */
-function runtimeOf(pid: number | string): string {
-  return `/run/kube-cert-recovery-docker-${pid}`;
+function runtimeOf(testRun: string): string {
+  return `/run/kube-cert-recovery-docker-${testRun}`;
 }
 
-async function othersRun(homes: string): Promise<boolean> {
-  const alive = (await readdir(homes)).filter((name) => name !== String(process.pid) && isAlive(Number(name)));
-  return alive.length > 0 || (await answers(usualSocket));
+async function othersRun(homes: string, own: string): Promise<boolean> {
+  const others = (await readdir(homes)).filter((name) => name !== own);
+  return (await Promise.all([...others.map(isRunAlive), answers(usualSocket)])).includes(true);
 }
 
 /** A shell that asks the daemon to end, and its containers with it, when this process is gone without having done so. */

@@ -110,11 +110,11 @@ export class Node {
 
   /** Every process stands still, and the clock goes on: what a suspended machine looks like afterwards. */
   async freeze(): Promise<void> {
-    await freezeContainer(await this.#pid());
+    await freezeContainer(this.#container.getId());
   }
 
   async thaw(): Promise<void> {
-    await thawContainer(await this.#pid());
+    await thawContainer(this.#container.getId());
   }
 
   /** The machine is gone for good, with its disks. */
@@ -184,10 +184,6 @@ export class Node {
       await writeFile(join(scratch, 'at-boot'), script);
       await this.copyIn(scratch, '/var/lib/machine');
     });
-  }
-
-  async #pid(): Promise<number> {
-    return (await (await this.#docker()).inspect()).State.Pid;
   }
 
   async #docker() {

@@ -3,8 +3,9 @@
 import { createInterface } from 'node:readline';
 import { PassThrough, type Readable } from 'node:stream';
 import { GenericContainer, getContainerRuntimeClient, PullPolicy, Wait } from 'testcontainers';
-import { runLabel } from './container.ts';
+import { nodeImage } from './image.ts';
 import { programReference } from './program-image.ts';
+import { runLabels } from './test-run.ts';
 
 export const hardened = {
   CapDrop: ['ALL'],
@@ -12,8 +13,6 @@ export const hardened = {
   ReadonlyRootfs: true,
   SecurityOpt: ['no-new-privileges'],
 } as const;
-
-const labels = (): Record<string, string> => ({ [runLabel]: String(process.pid) });
 
 async function docker() {
   return (await getContainerRuntimeClient()).container.dockerode;
@@ -27,15 +26,26 @@ export interface Ended {
 
 /** Runs it to its end. Rejects when it cannot be started at all. */
 export async function runProgram(args: readonly string[], entrypoint?: readonly string[]): Promise<Ended> {
-  const container = await (
-    await docker()
-  ).createContainer({
+  return runToEnd({
     Image: programReference,
     Cmd: [...args],
     ...(entrypoint !== undefined && { Entrypoint: [...entrypoint] }),
     HostConfig: { ...hardened, CapDrop: [...hardened.CapDrop], SecurityOpt: [...hardened.SecurityOpt] },
-    Labels: labels(),
   });
+}
+
+/** Asked where it has number 1: its daemon may live in another PID namespace than we do. */
+async function firstProcessOf(id: string): Promise<string> {
+  const HostConfig = { PidMode: `container:${id}` };
+  const { code, stdout, stderr } = await runToEnd({ Image: nodeImage, Cmd: ['cat', '/proc/1/status'], HostConfig });
+  if (code !== 0) throw new Error(`/proc/1/status of container ${id}: ${stderr}`);
+  return stdout;
+}
+
+type ContainerOptions = Parameters<Awaited<ReturnType<typeof docker>>['createContainer']>[0];
+
+async function runToEnd(options: ContainerOptions): Promise<Ended> {
+  const container = await (await docker()).createContainer({ ...options, Labels: runLabels() });
   try {
     const attached = await container.attach({ stream: true, stdout: true, stderr: true });
     const [out, err] = [new PassThrough(), new PassThrough()];
@@ -63,7 +73,7 @@ class ProgramContainer extends GenericContainer {
     this.withPullPolicy(PullPolicy.neverPull())
       .withNetworkMode('host')
       .withBindMounts([{ source: directory, target: directory }])
-      .withLabels(labels())
+      .withLabels(runLabels())
       .withCommand([...args])
       .withWaitStrategy(Wait.forLogMessage('process.started'));
   }
@@ -72,8 +82,10 @@ class ProgramContainer extends GenericContainer {
 /** A program that runs on. */
 export interface ProgramRun extends AsyncDisposable {
   readonly id: string;
-  /** Of the main process, on the machine of the daemon. */
+  /** Of its first process, where its daemon lives. */
   readonly pid: number;
+  /** What the kernel tells of its first process (proc_pid_status(5)). */
+  procStatus(): Promise<string>;
   /** What `docker logs` shows, line by line. */
   readonly lines: readonly string[];
   /** Sends SIGTERM. */
@@ -93,6 +105,7 @@ export async function startProgram(args: readonly string[], directory: string): 
   return {
     id: container.id,
     pid: (await container.inspect()).State.Pid,
+    procStatus: () => firstProcessOf(container.id),
     lines,
     stop: async () => {
       const began = performance.now();

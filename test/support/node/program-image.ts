@@ -1,7 +1,7 @@
 // The image of the program, built from the Containerfile as anybody builds it, where no registry can be reached: the base
 // of the build is the disk of a node with the packages and the Node of this checkout. The build has no network.
 import { execFile, spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, createWriteStream, existsSync } from 'node:fs';
 import { copyFile, mkdir, mkdtemp, readdir, readFile, realpath, rename, rm, stat, utimes } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
@@ -12,9 +12,9 @@ import { promisify } from 'node:util';
 import { getContainerRuntimeClient } from 'testcontainers';
 import { withBuildLock } from '../cluster/build-lock.ts';
 import type { Progress } from '../cluster/progress.ts';
-import { runLabel } from './container.ts';
 import { ensureNodeImage, nodeImage } from './image.ts';
 import { cacheRoot } from '../cluster/go-build.ts';
+import { runLabels } from './test-run.ts';
 
 const run = promisify(execFile);
 const projectRoot = fileURLToPath(new URL('../../..', import.meta.url));
@@ -23,8 +23,9 @@ const keptForMs = 24 * 3_600_000;
 /** No registry has this name: a container runtime without the image says so at once. */
 export const programReference = 'localhost/kube-cert-recovery:test';
 
-const base = `kube-cert-recovery-build-base:${process.pid}`;
-const stage = `kube-cert-recovery-build:${process.pid}`;
+const unique = randomBytes(6).toString('hex');
+const base = `kube-cert-recovery-build-base:${unique}`;
+const stage = `kube-cert-recovery-build:${unique}`;
 
 /** The archive of the image, in the format of `docker save`; built when these sources have not been built before. */
 export async function programImage(progress: Progress): Promise<string> {
@@ -106,7 +107,7 @@ async function makeBase(): Promise<void> {
   const container = await dockerode.createContainer({
     Image: nodeImage,
     Cmd: ['true'],
-    Labels: { [runLabel]: String(process.pid) },
+    Labels: runLabels(),
   });
   const put = async (directory: string, ...args: readonly string[]): Promise<void> => {
     const all = ['-C', directory, '--owner=0', '--group=0', '--transform=s,^,src/,S', '-cf', '-', ...args];

@@ -8,34 +8,38 @@ import type { Node } from './node.ts';
 
 const run = promisify(execFile);
 
-/** Shell functions `freeze PID` and `thaw PID`: the cgroup of that process, with all below, in cgroup v1 and v2. */
+/**
+ * Shell functions `freeze ID` and `thaw ID`: the cgroup of a container, with all below, in cgroup v1 and v2. It is named
+ * for the container by every driver; numbers of processes are others where its daemon lives.
+ */
 const functions = `
-v1() { sed -n 's#^[0-9]*:freezer:#/sys/fs/cgroup/freezer#p' "/proc/$1/cgroup"; }
-v2() { sed -n 's#^0::#/sys/fs/cgroup#p' "/proc/$1/cgroup"; }
+group() {
+  [ -d /sys/fs/cgroup/freezer ] && top=/sys/fs/cgroup/freezer || top=/sys/fs/cgroup
+  find "$top" -type d -name "*$1*" -print -quit 2>/dev/null || true # others come and go meanwhile
+}
 freeze() {
-  group=$(v1 "$1")
-  if [ -n "$group" ]; then
+  group=$(group "$1")
+  if [ -e "$group/freezer.state" ]; then
     until [ "$(cat "$group/freezer.state")" = FROZEN ]; do echo FROZEN > "$group/freezer.state"; sleep 0.05; done
   else
-    group=$(v2 "$1")
     echo 1 > "$group/cgroup.freeze"
     until grep -qx 'frozen 1' "$group/cgroup.events"; do sleep 0.05; done
   fi
 }
 thaw() {
-  [ -e "/proc/$1/cgroup" ] || return 0
-  group=$(v1 "$1")
-  if [ -n "$group" ]; then echo THAWED > "$group/freezer.state"; else echo 0 > "$(v2 "$1")/cgroup.freeze"; fi
+  group=$(group "$1")
+  [ -n "$group" ] || return 0
+  if [ -e "$group/freezer.state" ]; then echo THAWED > "$group/freezer.state"; else echo 0 > "$group/cgroup.freeze"; fi
 }
 `;
 
-/** The whole container whose first process this is, as the machine of the test sees it. */
-export async function freezeContainer(pid: number): Promise<void> {
-  await run(...asRoot('timeout', ['60', 'sh', '-euc', `${functions} freeze ${pid}`]));
+/** The whole container, on the machine of the test. */
+export async function freezeContainer(id: string): Promise<void> {
+  await run(...asRoot('timeout', ['60', 'sh', '-euc', `${functions} freeze ${id}`]));
 }
 
-export async function thawContainer(pid: number): Promise<void> {
-  await run(...asRoot('sh', ['-euc', `${functions} thaw ${pid}`]));
+export async function thawContainer(id: string): Promise<void> {
+  await run(...asRoot('sh', ['-euc', `${functions} thaw ${id}`]));
 }
 
 /**
@@ -46,13 +50,13 @@ export async function standStill(node: Node, names: string): Promise<() => Promi
   const select = `ctr -n k8s.io containers list 'labels."io.kubernetes.container.name"~="${names}"' --quiet`;
   const tasks = await node.sh('ctr -n k8s.io tasks list');
   const selected = new Set((await node.sh(select)).split('\n'));
-  const pids = tasks
+  const ids = tasks
     .split('\n')
     .map((line) => line.trim().split(/\s+/))
     .filter(([id, , state]) => id !== undefined && selected.has(id) && state === 'RUNNING')
-    .map(([, pid]) => pid);
+    .map(([id]) => id);
   const each = (verb: string): Promise<string> =>
-    node.sh(`${functions} for pid in ${pids.join(' ')}; do ${verb} $pid; done`);
+    node.sh(`${functions} for id in ${ids.join(' ')}; do ${verb} $id; done`);
   await each('set -e; freeze');
   return () => each('thaw');
 }

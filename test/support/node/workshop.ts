@@ -9,10 +9,10 @@ import { findBinaries } from '../cluster/binaries.ts';
 import { componentNames, nodeBinaryNames } from '../cluster/components.ts';
 import { createProgress, type Progress } from '../cluster/progress.ts';
 import { imageDirectory } from './component-images.ts';
-import { runLabel } from './container.ts';
-import { findDocker, isAlive } from './docker.ts';
+import { findDocker } from './docker.ts';
 import { ensureNodeImage } from './image.ts';
 import { loadProgramImage, programImage } from './program-image.ts';
+import { beginTestRun, isRunAlive, runLabel } from './test-run.ts';
 
 export interface Workshop {
   readonly dockerHost: string;
@@ -35,23 +35,25 @@ const projectRoot = fileURLToPath(new URL('../../..', import.meta.url));
 
 export async function openWorkshop(progress: Progress = createProgress()): Promise<OpenWorkshop> {
   const binaries = await findBinaries([...componentNames, ...nodeBinaryNames], { progress });
-  const docker = await findDocker(progress);
+  const testRun = await beginTestRun();
+  const docker = await findDocker(progress, testRun);
   const previousHost = process.env['DOCKER_HOST'];
   process.env['DOCKER_HOST'] = docker.host;
   process.env['TESTCONTAINERS_RYUK_DISABLED'] = 'true';
   const program = await mkdtemp(join(tmpdir(), 'program-'));
   const close = async (): Promise<void> => {
     try {
-      await removeNodes(({ pid }) => pid === process.pid);
+      await removeNodes((name) => name === testRun.name);
     } finally {
       await docker.stop();
+      await testRun[Symbol.asyncDispose]();
       await rm(program, { recursive: true, force: true });
       if (previousHost === undefined) delete process.env['DOCKER_HOST'];
       else process.env['DOCKER_HOST'] = previousHost;
     }
   };
   try {
-    await removeNodes(({ alive }) => !alive);
+    await removeNodes(async (name) => !(await isRunAlive(name)));
     await ensureNodeImage(progress);
     const archive = await programImage(progress);
     await loadProgramImage(archive);
@@ -77,23 +79,16 @@ export async function openWorkshop(progress: Progress = createProgress()): Promi
   }
 }
 
-interface Run {
-  readonly pid: number;
-  readonly alive: boolean;
-}
-
 /** Containers, their volumes and networks of runs that `which` names: of this one at its end, of killed ones before. */
-async function removeNodes(which: (run: Run) => boolean): Promise<void> {
+async function removeNodes(which: (testRun: string) => boolean | Promise<boolean>): Promise<void> {
   const { dockerode } = (await getContainerRuntimeClient()).container;
   const filters = { label: [runLabel] };
-  const ours = ({ Labels }: { readonly Labels?: Readonly<Record<string, string>> | undefined }): boolean => {
-    const pid = Number(Labels?.[runLabel]);
-    return which({ pid, alive: isAlive(pid) });
-  };
+  const ours = ({ Labels }: { readonly Labels?: Readonly<Record<string, string>> | undefined }) =>
+    which(Labels?.[runLabel] ?? '');
   for (const found of await dockerode.listContainers({ all: true, filters })) {
-    if (ours(found)) await dockerode.getContainer(found.Id).remove({ force: true, v: true });
+    if (await ours(found)) await dockerode.getContainer(found.Id).remove({ force: true, v: true });
   }
   for (const found of await dockerode.listNetworks({ filters })) {
-    if (ours(found)) await dockerode.getNetwork(found.Id).remove();
+    if (await ours(found)) await dockerode.getNetwork(found.Id).remove();
   }
 }

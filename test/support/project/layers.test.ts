@@ -50,7 +50,7 @@ it('proves nothing where nothing ran', () => {
 it('is what npm test runs; the build machine runs all', () => {
   const { scripts } = JSON.parse(page('package.json')) as { readonly scripts: Readonly<Record<string, string>> };
   expect(scripts['test']).toMatch(/vitest run --config vitest\.layers\.config\.ts$/);
-  expect(scripts['test:all']).toMatch(/ && vitest run$/);
+  expect(scripts['test:all']).toMatch(/ && scripts\/own-processes\.sh vitest run$/);
   expect(scripts['ok']).toContain('npm run -s test:all');
   expect(page('.ci/run')).toContain('npm run test:all -- ');
   for (const name of ['README.md', 'CONTRIBUTING.md'])
