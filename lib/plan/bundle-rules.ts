@@ -3,7 +3,17 @@
 // composed bundle keeps its own while one of its inputs has been lost.
 import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
-import { afterPart, blocked, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
+import {
+  afterPart,
+  blocked,
+  bring,
+  type Case,
+  decide,
+  earliest,
+  type Expected,
+  type Fault,
+  type Faulty,
+} from './decision.ts';
 import { type Finding, idleMs, keep, laterMs, lookAgainMs, nothing, partSettles, refusedByNewer } from './decision.ts';
 import { renew, renewedOf, settled, settlesAt, unusable, validNow, type Verdict } from './decision.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
@@ -50,7 +60,7 @@ function signerUnread(at: BundleCase): Verdict | undefined {
 
 function noSignerAtHand(at: BundleCase): Verdict | undefined {
   const fault = unusable(at);
-  return fault && at.live.length + at.renewed.length === 0 ? nothingToHold(fault, at.now) : undefined;
+  return fault && at.live.length + at.renewed.length === 0 ? nothingToHold(at, at.artefact.signers, fault) : undefined;
 }
 
 function signerRegenerated({ renewed }: BundleCase): Fault | undefined {
@@ -89,8 +99,10 @@ function cannotCompose({ message }: Fault, unread: string, now: Date): Verdict {
   return blocked('Unavailable', `${message}; ${unread} could not be read`, laterMs(now, 1000));
 }
 
-function nothingToHold({ message }: Fault, now: Date): Verdict {
-  return blocked('SignerUnusable', `${message}; none of its certificates is at hand`, laterMs(now, lookAgainMs));
+function nothingToHold({ expected, now }: Case, parts: readonly string[], { message }: Fault): Verdict {
+  const isByHand = parts.some((name) => expected.get(name)?.byHand === true);
+  const told = `${message}; none of its certificates is at hand`;
+  return (isByHand ? bring : blocked)('SignerUnusable', told, laterMs(now, lookAgainMs));
 }
 
 /** A composed bundle with what its inputs will hold. */
@@ -126,7 +138,7 @@ export function judgeComposedBundle(given: Case<ComposedBundle>): Verdict {
 function nothingFromInputs(at: ComposedCase): Verdict | undefined {
   const fault = unusable(at);
   if (fault === undefined || at.leaves.trusted.size + at.leaves.newFrom.size > 0) return undefined;
-  return awaitingExternal(at, at.artefact.inputs, nothingToHold(fault, at.now));
+  return awaitingExternal(at, at.artefact.inputs, nothingToHold(at, at.artefact.inputs, fault));
 }
 
 /** What is only cleared of expired certificates, or put in order, brings nothing new to where they are not. */

@@ -6,6 +6,7 @@ import { bundlesAbove, madeOf } from '../inventory/order.ts';
 import { isFile, isMadeHere } from '../inventory/places.ts';
 import { uncoveredHostnames } from '../pki/names.ts';
 import { locationText } from '../store/store.ts';
+import { broughtByOthers } from './brought-signer-rules.ts';
 import { clockSkewMs, doubt } from './clock-rules.ts';
 import { isRenewedAhead, postponed, renewalAt } from './ahead-rules.ts';
 import { blocked, bring, type Case, type Check, decide, earliest, type Fault, type Faulty } from './decision.ts';
@@ -36,6 +37,7 @@ export function judgeSigner(at: Case<ResolvedSigner>): Verdict {
       ...issuerObstacles,
       signerFromCopies,
       withOwnKey,
+      broughtByOthers,
       onOtherMachines,
       damagedForGood,
       notMadeHere,

@@ -34,6 +34,7 @@ import {
   ca,
   chain,
   day,
+  goodClock,
   healthy,
   leaf,
   onlyWhenExpired,
@@ -296,6 +297,16 @@ function unknownMessage(): string {
 }
 
 /** Of a pair and a kubeconfig in whose places lie files of others. */
+/** Its bundle still holds it. */
+function broughtMessage(): string | undefined {
+  const kubernetes = { commonName: 'kubernetes', subject: 'CN=kubernetes', issuer: 'CN=kubernetes' };
+  const facts = new Map([...healthy(), ['bundle', present(ca('ca', [-1, 3650], kubernetes))] as const]);
+  facts.set('signer', { state: 'absent' });
+  const artefacts = chain.artefacts.map((one) => (one === signer ? { ...signer, adoptedFrom: 'ca' } : one));
+  const input = { resolved: { ...chain, artefacts }, facts, policy: onlyWhenExpired, clock: goodClock, now: start };
+  return plan(input).decisions.find(({ artefact }) => artefact === 'signer')?.message;
+}
+
 function othersMessages(): string[] {
   const pair = { kind: 'pemPair', certFile: `${pkiDir}/apiserver.crt`, keyFile: `${pkiDir}/apiserver.key` } as const;
   const kubeconfig = { kind: 'kubeconfig', file: '/etc/kubernetes/scheduler.conf', endpoint: 'local' } as const;
@@ -407,6 +418,7 @@ describe('docs/troubleshooting.md', () => {
       unconfirmedMessage(),
       unknownMessage(),
       await damagedMessage(),
+      broughtMessage(),
       ...othersMessages(),
       await diskMessage('EBUSY'),
       await diskMessage('EPERM'),
