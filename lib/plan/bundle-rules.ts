@@ -16,7 +16,7 @@ import {
 } from './decision.ts';
 import { type Finding, idleMs, keep, laterMs, lookAgainMs, nothing, partSettles, refusedByNewer } from './decision.ts';
 import { renew, renewedOf, settled, settlesAt, unusable, validNow, type Verdict } from './decision.ts';
-import type { CertificateFacts } from '../pki/certificate.ts';
+import { type CertificateFacts, clockSkewMs, hasEnded } from '../pki/certificate.ts';
 import { usableCertificates } from './facts.ts';
 
 /** A bundle with what its signers will hold. */
@@ -75,10 +75,12 @@ function signerMissing(at: BundleCase): Finding | undefined {
   return settled(at, [at.artefact.name, ...names], { reason: 'SignerMissingFromBundle', message });
 }
 
-/** The owner also clears expired certificates away; otherwise they are harmless and stay. */
+/**
+ * The owner also clears certificates away that have ended by the clock of every machine; otherwise they are harmless and stay.
+ */
 function holdsExpired({ fact, policy, now }: Case): Fault | undefined {
   const all = policy.kind === 'BeforeExpiry' ? usableCertificates(fact) : [];
-  const old = all.filter(({ notAfter }) => notAfter <= now).length;
+  const old = all.filter((one) => hasEnded(one, now)).length;
   if (old === 0 || old === all.length) return undefined;
   return { reason: 'ExpiredInBundle', message: `it holds ${old} expired certificate(s)` };
 }
@@ -87,7 +89,8 @@ function holdsExpired({ fact, policy, now }: Case): Fault | undefined {
 export function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readonly string[] = []): Verdict {
   const { fact, facts, now } = at;
   const certificates = usableCertificates(fact);
-  const ends = certificates.map(({ notAfter }) => notAfter).filter((date) => date > now);
+  const dates = certificates.map(({ notAfter }) => notAfter);
+  const ends = [...dates, ...dates.map((end) => laterMs(end, clockSkewMs))].filter((date) => date > now);
   const message = `${certificates.length} certificate(s)${refusedByNewer(certificates)}`;
   const verdict = keep('Healthy', message, earliest(laterMs(now, idleMs), ...ends));
   const hasNothing = (name: string): boolean =>

@@ -3,8 +3,8 @@
 import type { IssuedPair, Location, PolicyKind, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
-import { type ClockFacts, clockSkewMs } from './clock-rules.ts';
-import type { CertificateFacts } from '../pki/certificate.ts';
+import type { ClockFacts } from './clock-rules.ts';
+import { type CertificateFacts, clockSkewMs } from '../pki/certificate.ts';
 import { type ArtefactFacts, certificatesOf, type Facts, type Offers } from './facts.ts';
 import type { Action, Reason } from './reasons.ts';
 import type { RenewalWindow } from './window.ts';

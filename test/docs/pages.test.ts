@@ -34,7 +34,6 @@ import {
   ca,
   chain,
   day,
-  goodClock,
   healthy,
   leaf,
   onlyWhenExpired,
