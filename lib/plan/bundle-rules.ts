@@ -3,19 +3,10 @@
 // composed bundle keeps its own while one of its inputs has been lost.
 import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
-import {
-  afterPart,
-  blocked,
-  bring,
-  type Case,
-  decide,
-  earliest,
-  type Expected,
-  type Fault,
-  type Faulty,
-} from './decision.ts';
-import { type Finding, idleMs, keep, laterMs, lookAgainMs, nothing, partSettles, refusedByNewer } from './decision.ts';
-import { renew, renewedOf, settled, settlesAt, unusable, validNow, type Verdict } from './decision.ts';
+import { blocked, bring, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
+import { type Finding, idleMs, keep, laterMs, lookAgainMs, nothing, refusedByNewer } from './decision.ts';
+import { renew, renewedOf, unusable, validNow, type Verdict } from './decision.ts';
+import { afterPart, partSettles, settled, settlesAt } from './settling.ts';
 import { type CertificateFacts, clockSkewMs, hasEnded } from '../pki/certificate.ts';
 import { usableCertificates } from './facts.ts';
 

@@ -11,7 +11,8 @@ import { awaitingExternal, followsAtOnce, healthy, isExternal } from './bundle-r
 import { certificateIs, expired, notYetValid, undated } from './certificate-rules.ts';
 import { blocked, bring, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
 import { type Finding, firstOf, isVerdict, keep, laterMs, lookAgainMs, nothing } from './decision.ts';
-import { renew, renewedOf, settled, settlesAt, stillUnusable, validNow, type Verdict } from './decision.ts';
+import { renew, renewedOf, validNow, type Verdict } from './decision.ts';
+import { settled, settlesAt, stillUnusable } from './settling.ts';
 import { type ArtefactFacts, certificateOf, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner } from './refresh-rules.ts';
 import { holds, notTrusted } from './trust-rules.ts';

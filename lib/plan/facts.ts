@@ -62,7 +62,7 @@ export type ArtefactFacts =
       readonly unknownTo?: UnknownAuthority | undefined;
       /** Of a signer: what holds a copy that differs in a few bytes, where nothing shows which of the two is right. */
       readonly differingCopies?: readonly string[] | undefined;
-      /** This version has been there at least since then; undefined on a single look, and of files that are older. */
+      /** Content like this (`digest`) has been there at least since then; undefined on a single look, and of files that are older. */
       readonly since?: Date | undefined;
     };
 

@@ -1,5 +1,4 @@
 // What the bytes of an artefact are: certificates and key, whole or broken, and why. Pure.
-import { createHash } from 'node:crypto';
 import { type KubeconfigFields, onlyEntries } from '../kubeconfig/document.ts';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { External, KeyPair, Kubeconfigs, ResolvedArtefact } from '../inventory/model.ts';
@@ -11,6 +10,7 @@ import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches, usableK
 import {
   absenceOf,
   authorityKey,
+  contentDigest,
   type Entries,
   entryText,
   entryTexts,
@@ -66,7 +66,7 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
       state: 'present',
       version,
       certificates: members,
-      digest: digestOf(entries),
+      digest: contentDigest(entries),
       ...known,
       ...(isFile(artefact.location) && precededBy(read, all)),
     } as const;
@@ -184,16 +184,6 @@ function brokenKeyPair({ privateKey, publicKey, location }: KeyPair, entries: En
   if (publicKeyMatches(requireEntry(entries, publicKey, location), key, publicPlace)) return undefined;
   const none = publicPlaces.length === 1 ? `${publicPlace} does not hold` : `none of ${publicPlace} holds`;
   return { problem: 'mismatchedPair', message: `${none} the public key of ${privatePlace}` };
-}
-
-/** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */
-function digestOf(entries: Entries): string {
-  const hash = createHash('sha256');
-  for (const key of [caBundleKey, certificateKey, privateKeyKey]) {
-    const value = entries[key];
-    if (value !== undefined) hash.update(`${key} ${value.length} `).update(value);
-  }
-  return hash.digest('hex');
 }
 
 interface HeldKubeconfig {

@@ -110,8 +110,7 @@ async function step({ artefact, decision, results, material, execution }: Step):
     const { answer } = execution.sources?.get(artefact.name) ?? {};
     const brought = decision.brings === true && answer !== undefined && !('problem' in answer) ? answer : undefined;
     const issued = brought === undefined ? await make(artefact, from) : pairMaterial(brought);
-    const version = gathered.found.get(artefact.name)?.version;
-    const seen = version === undefined ? 'absent' : { version };
+    const seen = gathered.found.get(artefact.name) ?? 'absent';
     const { certificates: made, ...next } = issued;
     certificates = made;
     const outcome = await store.write(artefact.location, next, seen, signal);

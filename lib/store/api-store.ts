@@ -36,6 +36,11 @@ interface ApiStoreOptions {
   readonly fieldManager: string;
 }
 
+type SeenObject = Exclude<Seen, 'absent'>;
+
+/** Who writes metadata twenty times a second is met between two of these. */
+const mostAttempts = 5;
+
 /** Until a read is given up: an API server that starts or hangs is asked again. */
 const readTimeoutMs = 3000;
 
@@ -53,14 +58,22 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
     return object;
   }
 
-  async function replace(location: ApiLocation, next: Material, version: string, signal: AbortSignal): Promise<void> {
+  async function replace(location: ApiLocation, next: Material, seen: SeenObject, signal: AbortSignal): Promise<void> {
     const path = objectPath(location);
-    const cached = lastRead.get(path);
-    const live = cached?.metadata?.resourceVersion === version ? cached : await get(location, signal);
-    if (live?.metadata?.resourceVersion !== version) throw changed(location);
-    if (live.immutable === true) throw immutable(location);
-    const body = merged(location, live, next);
-    await connection.request({ method: 'PUT', path: `${path}?fieldManager=${fieldManager}`, body, signal });
+    for (let attempt = 1; ; attempt += 1) {
+      const cached = lastRead.get(path);
+      const live = cached?.metadata?.resourceVersion === seen.version ? cached : await get(location, signal);
+      if (live === undefined || !isAsSeen(location, live, seen, next)) throw changed(location);
+      if (live.immutable === true) throw immutable(location);
+      const body = merged(location, live, next);
+      try {
+        await connection.request({ method: 'PUT', path: `${path}?fieldManager=${fieldManager}`, body, signal });
+        return;
+      } catch (err) {
+        if (!isCode(err, 'KubeConflict') || seen.entries === undefined || attempt >= mostAttempts) throw err;
+        lastRead.delete(path);
+      }
+    }
   }
 
   async function create(location: ApiLocation, next: Material, signal: AbortSignal): Promise<void> {
@@ -91,7 +104,7 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
       verifyMaterial(at, next);
       try {
         if (seen === 'absent') await create(at, next, signal);
-        else await replace(at, next, seen.version, signal);
+        else await replace(at, next, seen, signal);
         return 'written';
       } catch (err) {
         // Not found by a PUT: deleted since it was seen. A create reports a missing namespace as WriteFailed.
@@ -114,6 +127,17 @@ function changed(location: ApiLocation): RecoveryError {
     'KubeConflict',
     `Cannot replace ${locationText(location)}: it has changed since it was read`,
   );
+}
+
+/** The version that was seen, or one in which each entry that is written is still as it was seen. */
+function isAsSeen(location: ApiLocation, live: ApiObject, { version, entries }: SeenObject, next: Material): boolean {
+  if (live.metadata?.resourceVersion === version) return true;
+  if (entries === undefined) return false;
+  const held = objectEntries(location.kind, live).entries;
+  return Object.keys(next.entries).every((key) => {
+    const [before, now] = [entries[key], held[key]];
+    return before === undefined || now === undefined ? before === now : Buffer.compare(before, now) === 0;
+  });
 }
 
 /** The server would say the same with a 422 that names a field; nothing but a new object helps. */
