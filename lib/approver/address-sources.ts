@@ -7,6 +7,7 @@ import {
   type NodeAddresses,
   rangesContain,
 } from '../config/address-settings.ts';
+import { bareHost } from '../address.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
@@ -55,7 +56,7 @@ export type SourceOptions = Pick<ApproverOptions, 'connection' | 'clock' | 'log'
 
 /** The names and addresses of `object` that can be compared. */
 export function canonicalAddresses(addresses: readonly { readonly address?: string }[] | null | undefined): string[] {
-  return (addresses ?? []).flatMap(({ address }) => checkedHostname(address ?? '') ?? []);
+  return (addresses ?? []).flatMap(({ address = '' }) => checkedHostname(bareHost({ hostname: address })) ?? []);
 }
 
 /** `whose` has canonical names. */

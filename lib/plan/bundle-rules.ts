@@ -174,8 +174,8 @@ function signerOfInputUnread(at: Faulty<ComposedCase>): Verdict | undefined {
 
 /** Whether an input has nothing usable. One that others maintain may be absent. */
 function isLost({ facts, resolved }: Case<ComposedBundle>, name: string): boolean {
-  const state = facts.get(name)?.state;
-  return state === 'absent' ? !isExternal(resolved, name) : state !== 'present';
+  const fact = facts.get(name);
+  return fact?.state === 'absent' ? !isExternal(resolved, name) : usableCertificates(fact).length === 0;
 }
 
 export const isExternal = ({ artefacts }: Resolved, name: string): boolean => {

@@ -36,7 +36,8 @@ function originalRewritten(at: Case<Copy>): Fault | undefined {
 
 /** Where others maintain the original, what is here stays until they bring it. */
 function originalUnusable({ artefact, fact, facts, resolved, now }: Case<Copy>): Verdict | undefined {
-  if (facts.get(artefact.of)?.state === 'present') return undefined;
+  const from = facts.get(artefact.of);
+  if (from?.state === 'present' && from.emptied === undefined) return undefined;
   const message = `its original ${artefact.of} is not there or not usable`;
   const later = laterMs(now, lookAgainMs);
   if (!isExternal(resolved, artefact.of)) return blocked('Unavailable', message, later);

@@ -54,6 +54,8 @@ export type ArtefactFacts =
       readonly server?: string | undefined;
       /** Of kubeconfigs in one Secret: the server of each, by key of its entry. */
       readonly servers?: Readonly<Record<string, string>>;
+      /** Of a ConfigMap of others without any certificate: what it has in the place of its bundle. */
+      readonly emptied?: string | undefined;
       /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
       readonly authorityIsForeign?: boolean | undefined;
       /** Of a signer that has expired or ends soon: what its renewal with its own key goes by. */

@@ -68,6 +68,7 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
       certificates: members,
       digest: contentDigest(entries),
       ...known,
+      ...(artefact.kind === 'external' && certificates.length === 0 && { emptied: emptinessOf(entries) }),
       ...(isFile(artefact.location) && precededBy(read, all)),
     } as const;
     return { facts, certificates };
@@ -127,6 +128,12 @@ function externalCertificates({ location }: External, entries: Entries, what: st
   const bundle = entries[caBundleKey];
   const isEmpty = bundle === undefined || Buffer.from(bundle).toString('latin1').trim() === '';
   return isEmpty ? [] : parseCertificates(bundle, `${what} ${caBundleKey}`);
+}
+
+function emptinessOf(entries: Entries): string {
+  if (entries[caBundleKey] !== undefined) return `its entry "${caBundleKey}" is empty`;
+  const others = Object.keys(entries).map((key) => JSON.stringify(key));
+  return `it has no entry "${caBundleKey}"${others.length === 0 ? '' : `, only ${others.slice(0, 3).join(', ')}`}`;
 }
 
 /**

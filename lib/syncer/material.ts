@@ -62,9 +62,14 @@ function opaqueFacts(entries: Entries, what: string): MaterialFacts {
     if (!isCode(err, 'MaterialInvalid')) throw err;
     const whole = wholeCertificates(bundle ?? certificate ?? Buffer.alloc(0));
     const validity = bundle === undefined ? whole.slice(0, 1) : whole;
-    return { warning: problemOf(err, what), validity: validity.length > 0 ? validity.map(validityOf) : undefined };
+    const isEmptied = bundle !== undefined && !hasCertificate(bundle);
+    const isKnown = validity.length > 0 || isEmptied;
+    return { warning: problemOf(err, what), validity: isKnown ? validity.map(validityOf) : undefined };
   }
 }
+
+/** Whether there is a block of a certificate, of a kind that can be read here or not. */
+const hasCertificate = (pem: Uint8Array): boolean => Buffer.from(pem).includes('CERTIFICATE-----');
 
 /** As tls.X509KeyPair reads it: blocks of other kinds may stand beside the certificates. */
 function pairFacts(entries: Entries, what: string): MaterialFacts {

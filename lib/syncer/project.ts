@@ -13,7 +13,7 @@ export interface MaterialFacts {
   readonly problem?: { readonly reason: 'unreadable' | 'mismatchedPair'; readonly message: string };
   /** Of an opaque object: what is not as its keys promise. It is written all the same. */
   readonly warning?: string;
-  /** When its certificates are valid: of a pair the leaf, of a bundle each. */
+  /** When its certificates are valid: of a pair the leaf, of a bundle each; none of an emptied bundle. */
   readonly validity?: readonly Pick<CertificateFacts, 'notBefore' | 'notAfter'>[] | undefined;
 }
 
@@ -50,7 +50,7 @@ export type SyncDecision =
     }
   | { readonly action: 'remove'; readonly reason: 'gone' }
   /** The files stay as they are, which is not what the API says. */
-  | { readonly action: 'keep'; readonly reason: 'missing' | 'expired' | 'notYetValid'; readonly message: string }
+  | { readonly action: 'keep'; readonly reason: 'missing' | 'empty' | 'expired' | 'notYetValid'; readonly message: string }
   | { readonly action: 'refuse'; readonly reason: RefuseReason; readonly message: string };
 
 export function project(projection: Projection): SyncDecision {
@@ -113,16 +113,17 @@ function projectPresent(projection: Projection, material: MaterialFacts): SyncDe
 
 /**
  * Expired: an older etcd snapshot was restored, or its rotator is behind. Not yet valid: signed by a machine whose clock
- * is ahead, or this one's is behind. What is on disk still works.
+ * is ahead, or this one's is behind. None at all: it was emptied. What is on disk still works.
  */
 function outOfTime({ object, now }: Projection, theirs: MaterialFacts, ours: MaterialFacts): SyncDecision {
   const begins = (theirs.validity ?? []).map(({ notBefore }) => notBefore).filter((date) => date > now);
   const first = begins.toSorted((a, b) => a.getTime() - b.getTime())[0];
-  const keep = (reason: 'expired' | 'notYetValid', state: string, until: string): SyncDecision => {
+  const keep = (reason: 'empty' | 'expired' | 'notYetValid', state: string, until: string): SyncDecision => {
     const files = `the files are valid until ${lastEnd(ours)?.toISOString()}`;
     const message = `Cannot publish ${object.what}: it ${state}, and ${files}; they stay in use until ${until}`;
     return { action: 'keep', reason, message };
   };
+  if (theirs.validity?.length === 0) return keep('empty', 'holds no certificate', 'the object holds one');
   return first === undefined
     ? keep('expired', `expired at ${lastEnd(theirs)?.toISOString()}`, 'the object is renewed')
     : keep('notYetValid', `is not valid before ${first.toISOString()}`, 'then, or until it is renewed');
@@ -135,7 +136,7 @@ export function lastEnd({ validity = [] }: MaterialFacts): Date | undefined {
   return validity.map(({ notAfter }) => notAfter).toSorted((a, b) => b.getTime() - a.getTime())[0];
 }
 
-/** Whether it has certificates, and none is valid. */
+/** Whether it has certificates or should have, and none is valid. */
 function isOutOfTime({ validity }: MaterialFacts, now: Date): boolean {
   return validity !== undefined && !validity.some(({ notBefore, notAfter }) => notBefore <= now && now < notAfter);
 }

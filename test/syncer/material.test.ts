@@ -106,8 +106,15 @@ describe('factsOf()', () => {
     });
     const keyless = factsOf(opaqueOf, { 'tls.crt': made.cert, 'tls.key': Buffer.from('of a kind of its own') });
     expect(keyless).toMatchObject({ warning: expect.stringMatching(/^cannot read private key: /) as string });
-    expect(factsOf(opaqueOf, { 'ca-bundle.crt': Buffer.from('text') })).toEqual({
-      warning: expect.stringMatching(/^cannot read certificates: /) as string,
+    for (const emptied of ['text', '', '\n']) {
+      expect(factsOf(opaqueOf, { 'ca-bundle.crt': Buffer.from(emptied) })).toEqual({
+        warning: expect.stringMatching(/^cannot read certificates: /) as string,
+        validity: [],
+      });
+    }
+    expect(factsOf(opaqueOf, { 'ca-bundle.crt': brainpool })).toEqual({
+      warning: expect.stringMatching(/^cannot read certificates: .*brainpool/) as string,
+      validity: undefined,
     });
     expect(factsOf(opaqueOf, { 'tls.crt': made.cert })).toEqual({
       warning: 'it holds "tls.crt" without the other half of the pair',

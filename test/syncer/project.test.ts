@@ -124,6 +124,22 @@ const table: readonly Row[] = [
       'Cannot publish Secret "a/serving": it is not valid before 2026-12-20T00:00:00.000Z, and the files are valid until 2026-12-20T00:00:00.000Z; they stay in use until then, or until it is renewed',
   },
   {
+    title: 'a bundle of others without any certificate over a valid one',
+    object: { ...opaqueObject, location: configMap, what: 'ConfigMap "a/client-ca"' },
+    api: { state: 'present', keys: ['ca-bundle.crt'], material: { validity: [], warning: 'nothing in it' } },
+    disk: other,
+    decision: { action: 'keep', reason: 'empty' },
+    message:
+      'Cannot publish ConfigMap "a/client-ca": it holds no certificate, and the files are valid until 2026-12-20T00:00:00.000Z; they stay in use until the object holds one',
+  },
+  {
+    title: 'a bundle of others without any certificate over an expired one',
+    object: { ...opaqueObject, location: configMap, what: 'ConfigMap "a/client-ca"' },
+    api: { state: 'present', keys: ['ca-bundle.crt'], material: { validity: [], warning: 'nothing in it' } },
+    disk: otherExpired,
+    decision: { action: 'write', reason: 'changed', warning: 'nothing in it' },
+  },
+  {
     title: 'a pair that begins at this instant over a valid one',
     object: pairObject,
     api: pair(from(now)),
