@@ -37,12 +37,16 @@ export interface UnmetCondition {
 }
 
 export function unmetConditions({ gaveUp, artefacts }: RegenReport): readonly UnmetCondition[] {
-  const unmet = artefacts.filter((one) => isUnmet(one));
+  const unmet = artefacts.filter((one) => isUnmet(one) || (gaveUp !== undefined && isLeft(one)));
   return [
     ...(gaveUp === undefined ? [] : [{ message: `regen gave up: ${gaveUp}` }]),
     ...unmet.map(({ artefact, message, err, byHand }) => ({ message: `${artefact}: ${err ?? message}`, byHand })),
   ];
 }
+
+/** Of a run that gave up: others have changed it each time that it was looked at, or was to be written. */
+const isLeft = ({ action, reason, outcome }: ArtefactReport): boolean =>
+  reason === 'Settling' || (action === 'renew' && outcome === 'conflict');
 
 /** An attempt that failed and left nothing to do, because its answer was lost or another writer was quicker, is none. */
 export function isUnmet({ action, outcome }: ArtefactReport): boolean {

@@ -2,6 +2,7 @@
 // What each says of a node is a SourceAnswer; addresses.ts decides.
 import { stat } from 'node:fs/promises';
 import { type AddressSettings, checkNodeAddresses, type NodeAddresses, inRanges } from '../config/address-settings.ts';
+import { bareHost } from '../address.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
@@ -56,7 +57,7 @@ export function canonicalAddresses(addresses: unknown): string[] {
   if (!Array.isArray(addresses)) return [];
   const found = addresses.slice(0, mostAddresses).flatMap((one: unknown) => {
     const address = typeof one === 'object' && one !== null ? (one as { address?: unknown }).address : undefined;
-    return typeof address === 'string' ? (checkedHostname(address) ?? []) : [];
+    return typeof address === 'string' ? (checkedHostname(bareHost({ hostname: address })) ?? []) : [];
   });
   return [...new Set(found)];
 }

@@ -18,7 +18,7 @@ import {
 } from './address-sources.ts';
 
 interface MachineObject {
-  readonly metadata?: { readonly namespace?: string; readonly name?: string };
+  readonly metadata?: { readonly namespace?: string; readonly name?: string; readonly deletionTimestamp?: string };
   readonly status?: {
     readonly nodeRef?: { readonly name?: string } | null;
     readonly addresses?: readonly { readonly address?: string }[] | null;
@@ -31,6 +31,8 @@ interface Machine {
   readonly id: string;
   readonly node: string;
   readonly addresses: readonly string[];
+  /** It is being deleted. */
+  readonly isLeaving: boolean;
 }
 
 const pageSize = 50;
@@ -59,7 +61,8 @@ export class Machines implements AddressSource {
     const { node } = question;
     const machines = this.#followed === undefined ? await (this.#listed ??= this.#list()) : this.#followed.values();
     const byNode = Map.groupBy(machines, (machine) => machine.node);
-    const own = byNode.get(node) ?? [];
+    const own = remaining(byNode.get(node) ?? []);
+    if (own.length > 0) byNode.set(node, [...own]);
     const whose = [...byNode].map(([name, all]) => [name, all.flatMap(({ addresses }) => addresses)] as const);
     const answer = answerOf(question, this.#source, Object.fromEntries(whose));
     if (own.length < 2) return answer;
@@ -157,11 +160,18 @@ export class Machines implements AddressSource {
   }
 }
 
+/** Without those that are being deleted, where another one has taken over: a node that is replaced has two for a while. */
+const remaining = (machines: readonly Machine[]): readonly Machine[] => {
+  const staying = machines.filter(({ isLeaving }) => !isLeaving);
+  return staying.length > 0 ? staying : machines;
+};
+
 const idOf = ({ metadata }: MachineObject): string => `${metadata?.namespace ?? ''}/${metadata?.name ?? ''}`;
 
 /** Undefined: it is no Node's yet. */
 function keep(object: MachineObject): Machine | undefined {
   const { nodeRef, addresses } = object.status ?? {};
   const node = nodeRef?.name ?? '';
-  return node === '' ? undefined : { id: idOf(object), node, addresses: canonicalAddresses(addresses) };
+  const isLeaving = object.metadata?.deletionTimestamp !== undefined;
+  return node === '' ? undefined : { id: idOf(object), node, addresses: canonicalAddresses(addresses), isLeaving };
 }

@@ -7,7 +7,7 @@ import { dnsSubdomain } from '../inventory/values.ts';
 import { collectionPath, selectorValue, withQuery } from '../kube/resources.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
 import { algorithmText } from '../pki/key.ts';
-import { clockSkewMs } from '../plan/clock-rules.ts';
+import { clockSkewMs } from '../pki/certificate.ts';
 
 /** The requests for one signer; all of them, or the one of that name. */
 export function requestsPath(signer: string, name?: string): string {

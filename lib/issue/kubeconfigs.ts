@@ -4,7 +4,7 @@ import { onlyEntries } from '../kubeconfig/document.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Endpoints, Kubeconfigs } from '../inventory/model.ts';
 import { encodeBundle } from '../pki/bundle.ts';
-import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, hasEnded, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { authorityKey, type Entries, locationText } from '../store/store.ts';
 import { toYaml } from '../yaml.ts';
@@ -110,5 +110,5 @@ export function authorityEntry(
   }
   const known = wholeCertificates(present);
   if (known.some(({ facts }) => facts.fingerprint === live.facts.fingerprint)) return present;
-  return Buffer.from(encodeBundle([live, ...known.filter((ca) => now < ca.facts.notAfter && !isDamaged(ca, known))]));
+  return Buffer.from(encodeBundle([live, ...known.filter((ca) => !hasEnded(ca.facts, now) && !isDamaged(ca, known))]));
 }

@@ -1,7 +1,7 @@
 // The file, or the entry, in which the certificate of a signer lies with other CAs: what becomes of the others when the signer's
 // own is replaced. Pure.
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
-import { type Certificate, isSame, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, hasEnded, isSame, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
 import { encodePem, type PemBlock, unlessInvalid } from '../pki/pem.ts';
@@ -55,7 +55,7 @@ export function amongOthers(issued: Issued, present: Material | undefined, now: 
   const key = usableKey(keyPem, 'signer');
   if (own === undefined || key === undefined || others.length === 0 || !keyMatches(own, key)) return issued;
   const goes = (one: Certificate): boolean =>
-    !one.facts.isCa || one.facts.notAfter <= now || isDamaged(one, all) || keyMatches(one, key);
+    !one.facts.isCa || hasEnded(one.facts, now) || isDamaged(one, all) || keyMatches(one, key);
   const isOwn = (der: Buffer): boolean => der.equals(own.x509.raw);
   const text = replaceInFile({ former, isOwn, made, goes });
   if (text === undefined) return issued;

@@ -21,6 +21,16 @@ export const backDatedMs = 5 * 60_000;
 export const madeAt = ({ notBefore }: Pick<CertificateFacts, 'notBefore'>): Date =>
   new Date(notBefore.getTime() + backDatedMs);
 
+/**
+ * The clocks of two machines differ by seconds, not by hours. What begins so much later by this one may be valid elsewhere,
+ * and what has ended so short a time ago, too.
+ */
+export const clockSkewMs = 5 * 60_000;
+
+/** Whether it has ended by the clock of every machine. */
+export const hasEnded = ({ notAfter }: Pick<CertificateFacts, 'notAfter'>, now: Date): boolean =>
+  now.getTime() - notAfter.getTime() >= clockSkewMs;
+
 export interface CertificateFacts {
   /** SHA-256 of the DER, lower-case hex. */
   readonly fingerprint: string;

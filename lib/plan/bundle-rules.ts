@@ -3,10 +3,11 @@
 // composed bundle keeps its own while one of its inputs has been lost.
 import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
-import { afterPart, blocked, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
-import { type Finding, idleMs, keep, laterMs, lookAgainMs, nothing, partSettles, refusedByNewer } from './decision.ts';
-import { renew, renewedOf, settled, settlesAt, unusable, validNow, type Verdict } from './decision.ts';
-import type { CertificateFacts } from '../pki/certificate.ts';
+import { blocked, bring, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
+import { type Finding, idleMs, keep, laterMs, lookAgainMs, nothing, refusedByNewer } from './decision.ts';
+import { renew, renewedOf, unusable, validNow, type Verdict } from './decision.ts';
+import { afterPart, partSettles, settled, settlesAt } from './settling.ts';
+import { type CertificateFacts, clockSkewMs, hasEnded } from '../pki/certificate.ts';
 import { usableCertificates } from './facts.ts';
 
 /** A bundle with what its signers will hold. */
@@ -50,7 +51,7 @@ function signerUnread(at: BundleCase): Verdict | undefined {
 
 function noSignerAtHand(at: BundleCase): Verdict | undefined {
   const fault = unusable(at);
-  return fault && at.live.length + at.renewed.length === 0 ? nothingToHold(fault, at.now) : undefined;
+  return fault && at.live.length + at.renewed.length === 0 ? nothingToHold(at, at.artefact.signers, fault) : undefined;
 }
 
 function signerRegenerated({ renewed }: BundleCase): Fault | undefined {
@@ -65,10 +66,12 @@ function signerMissing(at: BundleCase): Finding | undefined {
   return settled(at, [at.artefact.name, ...names], { reason: 'SignerMissingFromBundle', message });
 }
 
-/** The owner also clears expired certificates away; otherwise they are harmless and stay. */
+/**
+ * The owner also clears certificates away that have ended by the clock of every machine; otherwise they are harmless and stay.
+ */
 function holdsExpired({ fact, policy, now }: Case): Fault | undefined {
   const all = policy.kind === 'BeforeExpiry' ? usableCertificates(fact) : [];
-  const old = all.filter(({ notAfter }) => notAfter <= now).length;
+  const old = all.filter((one) => hasEnded(one, now)).length;
   if (old === 0 || old === all.length) return undefined;
   return { reason: 'ExpiredInBundle', message: `it holds ${old} expired certificate(s)` };
 }
@@ -77,7 +80,8 @@ function holdsExpired({ fact, policy, now }: Case): Fault | undefined {
 export function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readonly string[] = []): Verdict {
   const { fact, facts, now } = at;
   const certificates = usableCertificates(fact);
-  const ends = certificates.map(({ notAfter }) => notAfter).filter((date) => date > now);
+  const dates = certificates.map(({ notAfter }) => notAfter);
+  const ends = [...dates, ...dates.map((end) => laterMs(end, clockSkewMs))].filter((date) => date > now);
   const message = `${certificates.length} certificate(s)${refusedByNewer(certificates)}`;
   const verdict = keep('Healthy', message, earliest(laterMs(now, idleMs), ...ends));
   const hasNothing = (name: string): boolean =>
@@ -89,8 +93,10 @@ function cannotCompose({ message }: Fault, unread: string, now: Date): Verdict {
   return blocked('Unavailable', `${message}; ${unread} could not be read`, laterMs(now, 1000));
 }
 
-function nothingToHold({ message }: Fault, now: Date): Verdict {
-  return blocked('SignerUnusable', `${message}; none of its certificates is at hand`, laterMs(now, lookAgainMs));
+function nothingToHold({ expected, now }: Case, parts: readonly string[], { message }: Fault): Verdict {
+  const isByHand = parts.some((name) => expected.get(name)?.byHand === true);
+  const told = `${message}; none of its certificates is at hand`;
+  return (isByHand ? bring : blocked)('SignerUnusable', told, laterMs(now, lookAgainMs));
 }
 
 /** A composed bundle with what its inputs will hold. */
@@ -126,7 +132,7 @@ export function judgeComposedBundle(given: Case<ComposedBundle>): Verdict {
 function nothingFromInputs(at: ComposedCase): Verdict | undefined {
   const fault = unusable(at);
   if (fault === undefined || at.leaves.trusted.size + at.leaves.newFrom.size > 0) return undefined;
-  return awaitingExternal(at, at.artefact.inputs, nothingToHold(fault, at.now));
+  return awaitingExternal(at, at.artefact.inputs, nothingToHold(at, at.artefact.inputs, fault));
 }
 
 /** What is only cleared of expired certificates, or put in order, brings nothing new to where they are not. */
@@ -168,8 +174,8 @@ function signerOfInputUnread(at: Faulty<ComposedCase>): Verdict | undefined {
 
 /** Whether an input has nothing usable. One that others maintain may be absent. */
 function isLost({ facts, resolved }: Case<ComposedBundle>, name: string): boolean {
-  const state = facts.get(name)?.state;
-  return state === 'absent' ? !isExternal(resolved, name) : state !== 'present';
+  const fact = facts.get(name);
+  return fact?.state === 'absent' ? !isExternal(resolved, name) : usableCertificates(fact).length === 0;
 }
 
 export const isExternal = ({ artefacts }: Resolved, name: string): boolean => {

@@ -6,12 +6,14 @@ import { bundlesAbove, madeOf } from '../inventory/order.ts';
 import { isFile, isMadeHere } from '../inventory/places.ts';
 import { uncoveredHostnames } from '../pki/names.ts';
 import { locationText } from '../store/store.ts';
-import { clockSkewMs, doubt } from './clock-rules.ts';
+import { broughtByOthers } from './brought-signer-rules.ts';
+import { doubt } from './clock-rules.ts';
 import { isRenewedAhead, postponed, renewalAt } from './ahead-rules.ts';
 import { blocked, bring, type Case, type Check, decide, earliest, type Fault, type Faulty } from './decision.ts';
 import { type Finding, firstOf, idleMs, keep, laterMs, lookAgainMs, type PairCase } from './decision.ts';
-import { refusedByNewer, renew, settlesAt, soonMs, stillUnusable, type Verdict } from './decision.ts';
-import type { CertificateFacts } from '../pki/certificate.ts';
+import { refusedByNewer, renew, soonMs, type Verdict } from './decision.ts';
+import { settlesAt, stillUnusable } from './settling.ts';
+import { type CertificateFacts, clockSkewMs } from '../pki/certificate.ts';
 import { certificateOf, certificatesOf, isClosed } from './facts.ts';
 import { precedenceText } from './first-certificate.ts';
 import { withOwnKey } from './own-key-rules.ts';
@@ -36,6 +38,7 @@ export function judgeSigner(at: Case<ResolvedSigner>): Verdict {
       ...issuerObstacles,
       signerFromCopies,
       withOwnKey,
+      broughtByOthers,
       onOtherMachines,
       damagedForGood,
       notMadeHere,

@@ -4,7 +4,7 @@
 import { isMadeHere as isSignerMadeHere } from '../inventory/places.ts';
 import { durationText } from '../duration.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { backDatedMs, type CertificateFacts } from '../pki/certificate.ts';
+import { backDatedMs, type CertificateFacts, clockSkewMs } from '../pki/certificate.ts';
 import { certificateOf, type Facts, isClosed } from './facts.ts';
 import type { Reason } from './reasons.ts';
 
@@ -32,9 +32,6 @@ export interface OtherClock {
   /** By how much our clock is at least ahead of it, milliseconds; negative: behind. */
   readonly aheadMs: number;
 }
-
-/** Certificates of other machines may begin this much later than our clock: machines differ by seconds, not by hours. */
-export const clockSkewMs = 5 * 60_000;
 
 interface ClockVerdict {
   readonly reason: Extract<Reason, 'ClockImplausible' | 'ClockJumped'>;

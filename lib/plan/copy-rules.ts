@@ -11,7 +11,8 @@ import { awaitingExternal, followsAtOnce, healthy, isExternal } from './bundle-r
 import { certificateIs, expired, notYetValid, undated } from './certificate-rules.ts';
 import { blocked, bring, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
 import { type Finding, firstOf, isVerdict, keep, laterMs, lookAgainMs, nothing } from './decision.ts';
-import { renew, renewedOf, settled, settlesAt, stillUnusable, validNow, type Verdict } from './decision.ts';
+import { renew, renewedOf, validNow, type Verdict } from './decision.ts';
+import { settled, settlesAt, stillUnusable } from './settling.ts';
 import { type ArtefactFacts, certificateOf, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner } from './refresh-rules.ts';
 import { holds, notTrusted } from './trust-rules.ts';
@@ -35,7 +36,8 @@ function originalRewritten(at: Case<Copy>): Fault | undefined {
 
 /** Where others maintain the original, what is here stays until they bring it. */
 function originalUnusable({ artefact, fact, facts, resolved, now }: Case<Copy>): Verdict | undefined {
-  if (facts.get(artefact.of)?.state === 'present') return undefined;
+  const from = facts.get(artefact.of);
+  if (from?.state === 'present' && from.emptied === undefined) return undefined;
   const message = `its original ${artefact.of} is not there or not usable`;
   const later = laterMs(now, lookAgainMs);
   if (!isExternal(resolved, artefact.of)) return blocked('Unavailable', message, later);

@@ -1,10 +1,9 @@
 // What is decided about one artefact, and how the rules of each kind come to it: a chain of named checks, of which the first
 // that finds something decides. Pure.
-import type { IssuedPair, Location, PolicyKind, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import type { IssuedPair, PolicyKind, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
-import { isFile } from '../inventory/places.ts';
-import { type ClockFacts, clockSkewMs } from './clock-rules.ts';
-import type { CertificateFacts } from '../pki/certificate.ts';
+import type { ClockFacts } from './clock-rules.ts';
+import { type CertificateFacts, clockSkewMs } from '../pki/certificate.ts';
 import { type ArtefactFacts, certificatesOf, type Facts, type Offers } from './facts.ts';
 import type { Action, Reason } from './reasons.ts';
 import type { RenewalWindow } from './window.ts';
@@ -109,6 +108,8 @@ export interface PlanInput {
    * these objects, so external inputs are followed without waiting.
    */
   readonly unattended?: boolean;
+  /** By artefact: since when each look has found it in a contradiction that was not believed (settling.ts). */
+  readonly settlingSince?: ReadonlyMap<string, Date> | undefined;
   /** Leaves alone what is only due for refresh: the plan of what is wrong today. */
   readonly onlyFaults?: boolean;
   /** What others have made for targets that have a source. */
@@ -214,42 +215,6 @@ export const lookAgainMs = 30_000;
 /** What a cluster that is being put together lacks comes soon. */
 export const soonMs = 5000;
 
-/** Files are also copied one after the other by people: they have more time, never so much that a kubelet waits. */
-const settleMsOf = (location: Location, { settleMs }: RenewalPolicy): number =>
-  isFile(location) ? Math.min(settleMs * 3, 3000) : settleMs;
-
-/**
- * Two objects contradict each other, or two files. Another writer may stand between its two writes, so the contradiction
- * is believed only when none of them has changed for a while; returns until when to wait, or undefined.
- */
-export function settlesAt(at: Case, names: readonly string[]): Date | undefined {
-  const { artefact, facts, policy, now } = at;
-  const ends = names.flatMap((name) => {
-    const fact = facts.get(name);
-    const since = fact !== undefined && 'since' in fact ? fact.since : undefined;
-    return since === undefined ? [] : [laterMs(since, settleMsOf(artefact.location, policy))];
-  });
-  const [latest] = ends.toSorted((a, b) => b.getTime() - a.getTime());
-  return latest !== undefined && now < latest ? latest : undefined;
-}
-
-/** The fault once it has stood long enough; a fresh one may be another writer between two writes. */
-export function settled(at: Case, names: readonly string[], fault: Fault): Finding {
-  const until = settlesAt(at, names);
-  if (until === undefined) return fault;
-  return keep('Settling', `${fault.message}; looked at again before it is believed`, until);
-}
-
-/** Left alone until a part of it has been looked at again. */
-export const afterPart = (part: string, until: Date, fault?: Fault): Verdict =>
-  keep('Settling', `${fault ? `${fault.message}; ` : ''}${part} is looked at again first, to write this once`, until);
-
-export function partSettles({ expected }: Case, parts: readonly string[], fault?: Fault): Verdict | undefined {
-  const open = parts.find((name) => expected.get(name)?.settlesAt !== undefined) ?? '';
-  const until = expected.get(open)?.settlesAt;
-  return until && afterPart(open, until, fault);
-}
-
 /** It is absent, or broken. */
 export function unusable({ fact }: Case): Fault | undefined {
   if (fact.state === 'absent') return { reason: 'Absent', message: 'it is absent' };
@@ -258,12 +223,6 @@ export function unusable({ fact }: Case): Fault | undefined {
   const known = { damaged: 'Damaged', mismatchedPair: 'MismatchedPair' } as const;
   const reason = problem === 'damaged' || problem === 'mismatchedPair' ? known[problem] : 'Unreadable';
   return { reason, message: `it is broken: ${fact.message}` };
-}
-
-/** The same, once what is broken has stood so for a while. */
-export function stillUnusable(at: Case): Finding | undefined {
-  const fault = unusable(at);
-  return fault && settled(at, [at.artefact.name], fault);
 }
 
 /** Fingerprints of the certificates that are valid now, give or take the difference of two machines' clocks. */

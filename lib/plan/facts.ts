@@ -54,6 +54,8 @@ export type ArtefactFacts =
       readonly server?: string | undefined;
       /** Of kubeconfigs in one Secret: the server of each, by key of its entry. */
       readonly servers?: Readonly<Record<string, string>>;
+      /** Of a ConfigMap of others without any certificate: what it has in the place of its bundle. */
+      readonly emptied?: string | undefined;
       /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
       readonly authorityIsForeign?: boolean | undefined;
       /** Of a signer that has expired or ends soon: what its renewal with its own key goes by. */
@@ -62,7 +64,7 @@ export type ArtefactFacts =
       readonly unknownTo?: UnknownAuthority | undefined;
       /** Of a signer: what holds a copy that differs in a few bytes, where nothing shows which of the two is right. */
       readonly differingCopies?: readonly string[] | undefined;
-      /** This version has been there at least since then; undefined on a single look, and of files that are older. */
+      /** Content like this (`digest`) has been there at least since then; undefined on a single look, and of files that are older. */
       readonly since?: Date | undefined;
     };
 

@@ -22,7 +22,7 @@ interface GatherInput {
   readonly signal: AbortSignal;
   /** Only artefacts whose location lies there are read; the others are "unavailable". */
   readonly only?: (location: Location) => boolean;
-  /** The facts of an earlier look: they say since when a version has been there. */
+  /** The facts of an earlier look: they say since when content has been there. */
   readonly previous?: Facts;
   /**
    * The time when everything has been read. Default: `now`. One late answer may take longer than a contradiction takes to
@@ -139,7 +139,7 @@ interface Read {
   readonly readAt: Date;
 }
 
-/** Adds what only the whole shows: who signed what, and since when a version has been there. */
+/** Adds what only the whole shows: who signed what, and since when content has been there. */
 function relate(looks: readonly Look[], read: Read, keeper: FaultKeeper): Facts {
   const whole = new Map(looks.map(({ artefact, certificates = [] }) => [artefact.name, certificates]));
   const cas = [...whole.values()].flat().filter(({ facts }) => facts.isCa);
@@ -179,7 +179,7 @@ function relateOne(look: Look, { previous, readAt, whole, authorities }: Whole):
         ? [print]
         : [],
     );
-  const same = before?.state === 'present' && before.version === facts.version ? before.since : undefined;
+  const same = before?.state === 'present' && before.digest === facts.digest ? before.since : undefined;
   return {
     ...facts,
     certificates: certificates.map((one, index) => ({

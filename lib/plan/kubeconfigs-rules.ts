@@ -4,8 +4,9 @@
 // pkg/operator/nodekubeconfigcontroller), whenever these differ.
 import type { Kubeconfigs } from '../inventory/model.ts';
 import { blocked, type Case, decide, earliest, type Fault, type Faulty, type Finding, idleMs } from './decision.ts';
-import { keep, laterMs, lookAgainMs, partSettles, renew, renewedOf, settled, soonMs } from './decision.ts';
-import { stillUnusable, validNow, type Verdict } from './decision.ts';
+import { keep, laterMs, lookAgainMs, renew, renewedOf, soonMs } from './decision.ts';
+import { validNow, type Verdict } from './decision.ts';
+import { partSettles, settled, stillUnusable } from './settling.ts';
 import { isValid, usableCertificates } from './facts.ts';
 
 interface KubeconfigsCase extends Case<Kubeconfigs> {

@@ -147,6 +147,8 @@ function judgeExternal(at: Case<External>): Verdict {
     const message = `it is broken: ${fact.message}; nothing of it is used, and it is never made here: restore it`;
     return blocked('NotOurs', message, recheckAt);
   }
+  if (fact.state === 'present' && fact.emptied !== undefined)
+    return keep('NotOurs', `${fact.emptied}; what was taken over from it before stays, until it holds one`, recheckAt);
   const [certificate] = certificatesOf(fact);
   if (location.kind === 'secret' && certificate !== undefined && now >= certificate.notAfter) {
     const ended = `it expired at ${certificate.notAfter.toISOString()}`;

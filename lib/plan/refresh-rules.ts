@@ -29,12 +29,6 @@ export function refreshDue(at: PairCase, certificate: CertificateFacts): Finding
     const told = `its signer ${artefact.issuer ?? ''} ends at ${ends.toISOString()}, so a renewal would gain nothing; the signer must be renewed first`;
     return keep('SignerEnding', told, soonest);
   }
-  if (artefact.kind === 'signer' && !isFile(artefact.location) && !madeByRotation.test(certificate.commonName)) {
-    const due = `due for refresh, ends at ${certificate.notAfter.toISOString()}`;
-    const brought = `it was brought here ("${certificate.commonName}") and others may trust no other CA`;
-    const told = `${due}; ${brought}, so it is replaced at its end only; renew it by hand before, with the same key`;
-    return keep('NotOurs', told, soonest);
-  }
   const trustedFrom = signerTrustedFrom(at);
   const latest = latestRenewal(at, certificate);
   if (trustedFrom !== undefined && now < trustedFrom && now < latest) {
@@ -46,13 +40,6 @@ export function refreshDue(at: PairCase, certificate: CertificateFacts): Finding
     message: `due for refresh since ${refreshAt(at, certificate).toISOString()}, ends at ${certificate.notAfter.toISOString()}`,
   };
 }
-
-/**
- * The name of a CA that was made by rotation ends in the time: ours (issue.ts), and library-go's
- * (pkg/operator/certrotation/signer.go). Any other, say kubeadm's, came with an adoption or from an administrator.
- * Machines that no bundle here reaches know it from their own files, and would refuse its successor years before its end.
- */
-const madeByRotation = /@\d+$/;
 
 /**
  * In the API a certificate's own dates say its age: after its refresh time, or 80 % of its life, whichever is first; its

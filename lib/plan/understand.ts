@@ -1,5 +1,4 @@
 // What the bytes of an artefact are: certificates and key, whole or broken, and why. Pure.
-import { createHash } from 'node:crypto';
 import { type KubeconfigFields, onlyEntries } from '../kubeconfig/document.ts';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { External, KeyPair, Kubeconfigs, ResolvedArtefact } from '../inventory/model.ts';
@@ -11,6 +10,7 @@ import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches, usableK
 import {
   absenceOf,
   authorityKey,
+  contentDigest,
   type Entries,
   entryText,
   entryTexts,
@@ -66,8 +66,9 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
       state: 'present',
       version,
       certificates: members,
-      digest: digestOf(entries),
+      digest: contentDigest(entries),
       ...known,
+      ...(artefact.kind === 'external' && certificates.length === 0 && { emptied: emptinessOf(entries) }),
       ...(isFile(artefact.location) && precededBy(read, all)),
     } as const;
     return { facts, certificates };
@@ -129,6 +130,12 @@ function externalCertificates({ location }: External, entries: Entries, what: st
   return isEmpty ? [] : parseCertificates(bundle, `${what} ${caBundleKey}`);
 }
 
+function emptinessOf(entries: Entries): string {
+  if (entries[caBundleKey] !== undefined) return `its entry "${caBundleKey}" is empty`;
+  const others = Object.keys(entries).map((key) => JSON.stringify(key));
+  return `it has no entry "${caBundleKey}"${others.length === 0 ? '' : `, only ${others.slice(0, 3).join(', ')}`}`;
+}
+
 /**
  * A renewal keeps whatever other blocks stand with a signer (revocation lists, parameters), and in the file of a target that
  * follows its predecessor. Readers in Go skip them.
@@ -184,16 +191,6 @@ function brokenKeyPair({ privateKey, publicKey, location }: KeyPair, entries: En
   if (publicKeyMatches(requireEntry(entries, publicKey, location), key, publicPlace)) return undefined;
   const none = publicPlaces.length === 1 ? `${publicPlace} does not hold` : `none of ${publicPlace} holds`;
   return { problem: 'mismatchedPair', message: `${none} the public key of ${privatePlace}` };
-}
-
-/** SHA-256 over the entries that are ours, so that a copy can be compared with its original; others' entries do not count. */
-function digestOf(entries: Entries): string {
-  const hash = createHash('sha256');
-  for (const key of [caBundleKey, certificateKey, privateKeyKey]) {
-    const value = entries[key];
-    if (value !== undefined) hash.update(`${key} ${value.length} `).update(value);
-  }
-  return hash.digest('hex');
 }
 
 interface HeldKubeconfig {

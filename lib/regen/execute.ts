@@ -10,7 +10,7 @@ import { make } from '../issue/issue.ts';
 import { algorithmText, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
-import type { ArtefactFacts, Facts } from '../plan/facts.ts';
+import { type ArtefactFacts, type Facts, usableCertificates } from '../plan/facts.ts';
 import type { Gathered } from '../plan/gather.ts';
 import { pairMaterial, type Sources } from '../plan/gather-offers.ts';
 import type { Decision } from '../plan/decision.ts';
@@ -105,7 +105,7 @@ async function step({ artefact, decision, results, material, execution }: Step):
   try {
     const takeKey = (pair: IssuedPair, like?: KeyAlgorithm): Promise<PrivateKey> =>
       keyFor(pair, algorithmOf(pair, execution, like), execution);
-    const lost = (name: string): boolean => gathered.facts.get(name)?.state !== 'present';
+    const lost = (name: string): boolean => usableCertificates(gathered.facts.get(name)).length === 0;
     const { backups, signerCopies: copies } = gathered;
     const signerCopies = decision.putsBack === true ? copies : undefined;
     const { keepsKey, keepsLeaf } = decision;
@@ -113,8 +113,7 @@ async function step({ artefact, decision, results, material, execution }: Step):
     const { answer } = execution.sources?.get(artefact.name) ?? {};
     const brought = decision.brings === true && answer !== undefined && !('problem' in answer) ? answer : undefined;
     const issued = brought === undefined ? await make(artefact, from) : pairMaterial(brought);
-    const version = gathered.found.get(artefact.name)?.version;
-    const seen = version === undefined ? 'absent' : { version };
+    const seen = gathered.found.get(artefact.name) ?? 'absent';
     const { certificates: made, ...next } = issued;
     certificates = made;
     if (isFile(artefact.location)) await execution.lock?.confirm();

@@ -14,12 +14,13 @@ import { type Plan, plan as makePlan } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import type { Decision, RenewalPolicy } from '../plan/decision.ts';
 import type { Reason } from '../plan/reasons.ts';
+import { settlingSince } from '../plan/settling.ts';
 import type { Store } from '../store/store.ts';
 import { execute, noOwnWork, ownWork, type StepResult, withoutWaiting } from './execute.ts';
 import type { Journal } from './journal.ts';
 import { KeptReads } from './kept-reads.ts';
 import { withKnownEntries } from './known-entries.ts';
-import { type ExternalVersions, externalVersions } from './poll.ts';
+import { type ExternalContents, externalContents } from './poll.ts';
 import { type ClockSources, knownClock } from './known-clock.ts';
 import type { PassOutcome } from './waits.ts';
 import { isFile } from '../inventory/places.ts';
@@ -55,7 +56,7 @@ export interface Looked {
   readonly outcome: PassOutcome;
   /** By name what could not be read. */
   readonly unavailable: Gathered['failures'];
-  readonly external: ExternalVersions;
+  readonly external: ExternalContents;
 }
 
 type Only = (location: Location) => boolean;
@@ -83,6 +84,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
   let previous: Facts = new Map();
   let unfinished = noOwnWork;
   let foundExpiredAt: Date | undefined;
+  let settling: ReadonlyMap<string, Date> = new Map();
   const keptKeys = new Map<string, PrivateKey>();
   const known = knownClock(options);
   const isFilesAlone = options.resolved.artefacts.every(({ location }) => isFile(location));
@@ -110,7 +112,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     const unattended = isUnattended(foundExpiredAt, now);
     const offers = understandOffers(options.sources, { ...gathered, resolved });
     const planBy = (by: ClockFacts, kept = policy): Plan =>
-      makePlan({ resolved, facts, policy: kept, clock: by, now, unattended, offers });
+      makePlan({ resolved, facts, policy: kept, clock: by, now, unattended, offers, settlingSince: settling });
     const planned = planBy(trust);
     const apiAnswers = hasAnswered({ resolved, gathered }, only);
     const canHear = apiAnswers && options.otherClocks !== undefined;
@@ -140,7 +142,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
       // What the holder before us has written counts.
       if (guard.lock !== undefined) seen = await leased(await see(only));
       const { resolved, gathered, unread, plan, now } = seen;
-      const external = externalVersions(resolved, gathered.found, only);
+      const external = externalContents(resolved, gathered.found, only);
       if (signal.aborted)
         return { unavailable: gathered.failures, external, outcome: outcomeOf({ ...seen, steps: [], decisions: [] }) };
       if (hasFoundExpired(seen)) foundExpiredAt = now;
@@ -163,6 +165,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
       if (steps.every(({ outcome }) => outcome === 'written')) keptKeys.clear();
       const mine = new Set(resolved.artefacts.filter(({ location }) => only(location)).map(({ name }) => name));
       const decisions = plan.decisions.filter(({ artefact }) => mine.has(artefact));
+      settling = settlingSince(settling, decisions, now);
       const left = dryRun ? decisions.filter(isLeft) : decisions;
       const outcome = outcomeOf({ steps, decisions: left, gathered, unread, now });
       return { unavailable: gathered.failures, external, outcome };

@@ -3,7 +3,7 @@
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { Repeats, type Running } from '../log.ts';
-import { type Found, locationText, type Store } from '../store/store.ts';
+import { contentDigest, type Found, locationText, type Store } from '../store/store.ts';
 import type { Journal } from './journal.ts';
 import { apiPollDelay, type PollPace, unreadDelay } from './waits.ts';
 
@@ -70,20 +70,23 @@ async function failureOf(read: () => Promise<unknown>): Promise<RecoveryError | 
 }
 
 /** Of each object that others maintain and was looked at; undefined where it was absent or could not be read. */
-export type ExternalVersions = ReadonlyMap<Location, string | undefined>;
+export type ExternalContents = ReadonlyMap<Location, string | undefined>;
 
-export function externalVersions(
+export function externalContents(
   { artefacts }: Resolved,
   found: ReadonlyMap<string, Found>,
   only: (location: Location) => boolean,
-): ExternalVersions {
+): ExternalContents {
   const external = artefacts.filter(({ kind, location }) => kind === 'external' && only(location));
-  return new Map(external.map(({ name, location }) => [location, found.get(name)?.version]));
+  return new Map(external.map(({ name, location }) => [location, digestOf(found.get(name))]));
 }
+
+/** Metadata that others change is no news. */
+const digestOf = (found: Found | undefined): string | undefined => found && contentDigest(found.entries);
 
 /** Between two looks. */
 export interface Pause extends Pick<ApiPoll, 'store' | 'clock' | 'signal'> {
-  readonly external: ExternalVersions;
+  readonly external: ExternalContents;
   /** What the last look could not read: while there is any, it alone is asked for. Default: nothing. */
   readonly unread?: readonly Location[];
   /** Since when. */
@@ -122,8 +125,8 @@ function pollOf({ external, unread = [], unreadSince, store, signal, clock, pace
   const poll = external.size === 0 ? undefined : pace(now);
   if (poll === undefined) return { afterMs: delayMs, hasNews: () => Promise.resolve(false) };
   const objects = poll.of === 'all' ? [...external] : oneOf([...external], count);
-  const hasChanged = async ([location, version]: (typeof objects)[number]): Promise<boolean> =>
-    (await store.read(location, signal))?.version !== version;
+  const hasChanged = async ([location, content]: (typeof objects)[number]): Promise<boolean> =>
+    digestOf(await store.read(location, signal)) !== content;
   // What cannot be read has changed, too: the look that follows tells why.
   const hasNews = (): Promise<boolean> =>
     Promise.all(objects.map(hasChanged)).then(

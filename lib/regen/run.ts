@@ -16,6 +16,7 @@ import { apiPollDelay, counted, filesPatienceMs, isOver, isSettled, next, noStre
 import { pollPace } from './waits.ts';
 import type { PollPace, PassOutcome } from './waits.ts';
 import { isFile } from '../inventory/places.ts';
+import { longestSettleMs } from '../plan/settling.ts';
 
 export interface RegenOptions extends LookOptions, JournalOptions {
   /** Which artefacts are ours to look at. `disk`: before there is an API server, on the host. Default: all. */
@@ -108,6 +109,7 @@ async function loop(
       once,
       polled,
       patienceMs: api.length > 0 ? patienceMs : filesPatienceMs,
+      settlesMs: longestSettleMs(options.policy),
     });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
     // A write that fails keeps nobody from reading.
@@ -139,8 +141,9 @@ function makeKeysAhead({ keyPool, log }: RegenOptions, api: readonly ResolvedArt
 
 const noAnswer = `the API server has not answered for ${patienceMs / 1000} s`;
 
-function remains({ unavailable, failed, conflicts, blocked }: PassOutcome): string {
-  return `${unavailable} not readable, ${failed} failed, ${conflicts} changed meanwhile, ${blocked} blocked`;
+function remains({ unavailable, failed, conflicts, settling, blocked }: PassOutcome): string {
+  const changed = conflicts + settling;
+  return `${unavailable} not readable, ${failed} failed, ${changed} changed meanwhile, ${blocked} blocked`;
 }
 
 /** Liveness: the loop turns. Readiness: the last look has left nothing to do. */

@@ -32,6 +32,8 @@ export interface Streaks {
   readonly written: number;
   /** Since when there has been something left to do; undefined when there is nothing. */
   readonly busySince?: Date | undefined;
+  /** The same, or a contradiction to be believed: others may change one on and on. */
+  readonly restlessSince?: Date | undefined;
   readonly unavailableSince?: Date | undefined;
   /** The last look that wrote something or lost a race: others may answer it. */
   readonly lastChangeAt?: Date | undefined;
@@ -48,6 +50,8 @@ interface AfterLook {
   readonly once: boolean;
   /** How long a single run goes on about what fails. Default: as long as an API server may take to start. */
   readonly patienceMs?: number;
+  /** How long a contradiction is waited for at most. Default: not at all. */
+  readonly settlesMs?: number;
   /** Whether what cannot be read is asked for between looks (poll.ts). Default: by looks alone. */
   readonly polled?: boolean;
 }
@@ -79,6 +83,7 @@ export function counted(before: Streaks, outcome: PassOutcome, now: Date): Strea
     failed: count(before.failed, failed > 0),
     written: count(before.written, written + conflicts > 0),
     busySince: since(isBusy(outcome), before.busySince),
+    restlessSince: since(isBusy(outcome) || outcome.settling > 0, before.restlessSince),
     unavailableSince: since(unavailable > 0, before.unavailableSince),
     lastChangeAt: written + conflicts > 0 ? now : before.lastChangeAt && notLater(before.lastChangeAt, now),
     awaitingSince: since(awaiting > 0, before.awaitingSince),
@@ -86,8 +91,11 @@ export function counted(before: Streaks, outcome: PassOutcome, now: Date): Strea
 }
 
 export function next(situation: AfterLook): Next {
-  const { outcome, streaks, now, once, patienceMs: patience = patienceMs } = situation;
-  const { busySince } = streaks;
+  const { outcome, streaks, now, once, patienceMs: patience = patienceMs, settlesMs = 0 } = situation;
+  const { busySince, restlessSince } = streaks;
+  // Each attempt may take as long as a contradiction does before it; what is changed after each of them, ever again, is given up.
+  const isForEver = restlessSince !== undefined && isOver(restlessSince, now, patience + 2 * settlesMs);
+  if (once && outcome.settling > 0 && isForEver) return { kind: 'done', converged: false };
   if (busySince !== undefined) {
     if (once && isOver(busySince, now, patience)) {
       // This look wrote, and nothing failed: that may have been the last of it, and the next one knows.

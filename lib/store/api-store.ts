@@ -3,7 +3,7 @@
 // object is put back whole, so entries, labels and annotations that the inventory does not know stay as they are.
 import { isUtf8 } from 'node:buffer';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
-import { RecoveryError, isCode } from '../errors.ts';
+import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
 import type { ApiLocation, Location } from '../inventory/model.ts';
 import type { ConfigMap, KubeConnection, Secret } from '../kube/kube.ts';
 import { objectEntries } from './object-entries.ts';
@@ -36,6 +36,11 @@ interface ApiStoreOptions {
   readonly fieldManager: string;
 }
 
+type SeenObject = Exclude<Seen, 'absent'>;
+
+/** Who writes metadata twenty times a second is met between two of these. */
+const mostAttempts = 5;
+
 /** Until a read is given up: an API server that starts or hangs is asked again, and one that is slow gets more time. */
 const readLimits = { timeoutMs: 3000, longestMs: 30_000 };
 
@@ -44,7 +49,7 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
   // saw; then a second GET would prove nothing, because the server compares the resourceVersion again anyway, and
   // recovery would pay one more round trip for each artefact. What is large is not kept, but read again.
   const lastRead = new Map<string, ApiObject>();
-  /** What is large is read again and written one after the other: who may write the objects decides how large. */
+  /** What is read again, is so one after the other: who may write the objects decides how large they are. */
   let largeWrites: Promise<unknown> = Promise.resolve();
 
   async function get(location: ApiLocation, signal: AbortSignal): Promise<ApiObject | undefined> {
@@ -55,13 +60,22 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
     return object;
   }
 
-  async function replace(location: ApiLocation, next: Material, version: string, signal: AbortSignal): Promise<void> {
+  async function replace(location: ApiLocation, next: Material, seen: SeenObject, signal: AbortSignal): Promise<void> {
     const cached = lastRead.get(objectPath(location));
-    if (cached?.metadata?.resourceVersion === version) return put(location, next, cached, signal);
+    if (cached?.metadata?.resourceVersion === seen.version) {
+      const conflict = await put(location, next, cached, signal).then(() => undefined, unlessOther('KubeConflict'));
+      if (conflict === undefined) return;
+      // Only the bytes that were seen tell whether another has changed more than metadata.
+      if (seen.entries === undefined) throw conflict;
+    }
     const write = async (): Promise<void> => {
-      const live = await get(location, signal);
-      if (live?.metadata?.resourceVersion !== version) throw changed(location);
-      await put(location, next, live, signal);
+      for (let attempt = 2; ; attempt += 1) {
+        const live = await get(location, signal);
+        if (live === undefined || !isAsSeen(location, live, seen, next)) throw changed(location);
+        const conflict = await put(location, next, live, signal).then(() => undefined, unlessOther('KubeConflict'));
+        if (conflict === undefined) return;
+        if (seen.entries === undefined || attempt >= mostAttempts) throw conflict;
+      }
     };
     const mine = largeWrites.then(write);
     largeWrites = mine.catch(() => undefined);
@@ -102,7 +116,7 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
       verifyMaterial(at, next);
       try {
         if (seen === 'absent') await create(at, next, signal);
-        else await replace(at, next, seen.version, signal);
+        else await replace(at, next, seen, signal);
         return 'written';
       } catch (err) {
         // Not found by a PUT: deleted since it was seen. A create reports a missing namespace as WriteFailed.
@@ -114,6 +128,14 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
     },
   };
 }
+
+/** The error, where it has that code; else throws it. */
+const unlessOther =
+  (code: ErrorCode) =>
+  (err: unknown): RecoveryError => {
+    if (err instanceof RecoveryError && err.code === code) return err;
+    throw err;
+  };
 
 const smallCharacters = 64 * 1024;
 
@@ -136,6 +158,17 @@ function changed(location: ApiLocation): RecoveryError {
     'KubeConflict',
     `Cannot replace ${locationText(location)}: it has changed since it was read`,
   );
+}
+
+/** The version that was seen, or one in which each entry that is written is still as it was seen. */
+function isAsSeen(location: ApiLocation, live: ApiObject, { version, entries }: SeenObject, next: Material): boolean {
+  if (live.metadata?.resourceVersion === version) return true;
+  if (entries === undefined) return false;
+  const held = objectEntries(location.kind, live).entries;
+  return Object.keys(next.entries).every((key) => {
+    const [before, now] = [entries[key], held[key]];
+    return before === undefined || now === undefined ? before === now : Buffer.compare(before, now) === 0;
+  });
 }
 
 /** The server would say the same with a 422 that names a field; nothing but a new object helps. */

@@ -1,6 +1,7 @@
 // The interface to the location of an artefact, the same for objects in the API and for files on this host.
 // A write states what it saw; a store refuses it when that is no longer what is there ("conflict"), and the caller
 // looks again. There is no unconditional write.
+import { createHash } from 'node:crypto';
 import { certificateKey, privateKeyKey, caBundleKey } from '../inventory/content.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
@@ -17,6 +18,16 @@ export function requireEntry(entries: Entries, key: string, location: Location):
   const value = entries[key];
   if (value !== undefined) return value;
   throw new RecoveryError('MaterialInvalid', `Cannot use ${locationText(location)}: ${absenceOf(location, key)}`);
+}
+
+/** SHA-256 over the entries that are ours: equal for a copy and its original. Others' entries and metadata do not count. */
+export function contentDigest(entries: Entries): string {
+  const hash = createHash('sha256');
+  for (const key of [caBundleKey, certificateKey, privateKeyKey]) {
+    const value = entries[key];
+    if (value !== undefined) hash.update(`${key} ${value.length} `).update(value);
+  }
+  return hash.digest('hex');
 }
 
 /** Every place where an entry is kept, for a message. */
@@ -67,8 +78,11 @@ export interface Found extends Material {
   readonly server?: string | undefined;
 }
 
-/** What a writer saw before: the version, or that nothing was there. */
-export type Seen = { readonly version: string } | 'absent';
+/**
+ * What a writer saw before: the version, or that nothing was there. With the entries it saw what it replaces: when others
+ * have changed nothing but metadata since, an object in the API is written all the same.
+ */
+export type Seen = { readonly version: string; readonly entries?: Entries } | 'absent';
 
 export interface Store {
   /**

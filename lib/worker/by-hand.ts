@@ -9,12 +9,11 @@ import { dnsSubdomain } from '../inventory/values.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { resourcePath } from '../kube/resources.ts';
-import { backDatedMs, parseCertificates } from '../pki/certificate.ts';
+import { backDatedMs, clockSkewMs, parseCertificates } from '../pki/certificate.ts';
 import type { Issuer } from '../pki/encode.ts';
 import { generateKey, parsePrivateKey } from '../pki/key.ts';
 import { signLeaf } from '../pki/sign.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
-import { clockSkewMs } from '../plan/clock-rules.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 
 interface NodeObject {

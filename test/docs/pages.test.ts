@@ -302,6 +302,16 @@ function unknownMessage(): string {
 }
 
 /** Of a pair and a kubeconfig in whose places lie files of others. */
+/** Its bundle still holds it. */
+function broughtMessage(): string | undefined {
+  const kubernetes = { commonName: 'kubernetes', subject: 'CN=kubernetes', issuer: 'CN=kubernetes' };
+  const facts = new Map([...healthy(), ['bundle', present(ca('ca', [-1, 3650], kubernetes))] as const]);
+  facts.set('signer', { state: 'absent' });
+  const artefacts = chain.artefacts.map((one) => (one === signer ? { ...signer, adoptedFrom: 'ca' } : one));
+  const input = { resolved: { ...chain, artefacts }, facts, policy: onlyWhenExpired, clock: goodClock, now: start };
+  return plan(input).decisions.find(({ artefact }) => artefact === 'signer')?.message;
+}
+
 function othersMessages(): string[] {
   const pair = { kind: 'pemPair', certFile: `${pkiDir}/apiserver.crt`, keyFile: `${pkiDir}/apiserver.key` } as const;
   const kubeconfig = { kind: 'kubeconfig', file: '/etc/kubernetes/scheduler.conf', endpoint: 'local' } as const;
@@ -414,6 +424,7 @@ describe('docs/troubleshooting.md', () => {
       unconfirmedMessage(),
       unknownMessage(),
       await damagedMessage(),
+      broughtMessage(),
       ...othersMessages(),
       await diskMessage('EBUSY'),
       await diskMessage('EPERM'),
@@ -425,7 +436,7 @@ describe('docs/troubleshooting.md', () => {
 
   it('quotes messages as the program prints them', () => {
     expect(printed.filter((message) => !documented.includes(message))).toEqual([]);
-    expect(new Set(printed).size).toBe(32);
+    expect(new Set(printed).size).toBe(33);
   });
 
   it('quotes nothing that is not in the code', () => {

@@ -460,18 +460,24 @@ describe('runApprover() looks again', () => {
     }
   }
 
-  it('at once when a Machine gets its node, and when one of two is deleted', async () => {
+  it('at once when a Machine gets its node, in whatever form it has the address, and when one of two is being deleted', async () => {
     await follow({}, async (reasons) => {
-      expect(await send({ name: 'late-1', as: 'late', san: 'IP:192.0.2.61' })).toBe(201);
+      expect(await send({ name: 'late-1', as: 'late', san: 'IP:192.0.2.61,IP:fd00:1101::4' })).toBe(201);
       await eventually(() => expect(reasons).toContain('NodeNotInSources'));
       await eventually(() => expect(reasons).toContain('NodeAmbiguous'));
-      await machine('clusterAPI', 'late-a', 'late', ['192.0.2.61']);
+      await machine('clusterAPI', 'late-a', 'late', ['192.0.2.61', '[fd00:1101:0:0::4]']);
       await issued('late-1');
       const waiting = (await controlPlane.admin(collection)).body as { items: { metadata: { name: string } }[] };
       const name =
         waiting.items.map(({ metadata }) => metadata.name).find((one) => one.includes('nodeambiguous')) ?? '';
-      await admin('DELETE', `${machineApis.clusterAPI}/twice-b`, undefined);
+      const path = `${machineApis.clusterAPI}/twice-b`;
+      const finalizers = (held: readonly string[]): Promise<void> =>
+        admin('PATCH', path, { metadata: { finalizers: held } });
+      // Its infrastructure is taken down before it is gone, which may take as long as that does.
+      await finalizers(['example.org/infrastructure']);
+      await admin('DELETE', path, undefined);
       await issued(name);
+      await finalizers([]);
     });
   });
 

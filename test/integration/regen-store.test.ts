@@ -142,6 +142,45 @@ describe('createApiStore() replaces what is there', () => {
     expect((await store.read(secret, signal))?.entries).toEqual(first.entries);
   });
 
+  describe('while others change its metadata', () => {
+    /** Whoever writes with this is overtaken, the first times: `change` comes between its read and its PUT. */
+    const overtaken = (times: number, change: (time: number) => object): Store => {
+      let count = 0;
+      const request = async <T>(sent: KubeRequest): Promise<T> => {
+        if (sent.method === 'PUT' && count < times) {
+          count += 1;
+          await controlPlane.admin(path(secret), { method: 'PATCH', body: change(count) });
+        }
+        return connection.request<T>(sent);
+      };
+      return createApiStore({ connection: { ...connection, request }, fieldManager: 'kube-cert-recovery' });
+    };
+    const annotated = (time: number): object => ({ metadata: { annotations: { time: String(time) } } });
+
+    it('after a fresh read, where what was seen is still there', async () => {
+      const busy = overtaken(3, annotated);
+      const seen = await busy.read(secret, signal);
+      if (seen === undefined) throw new Error('it is not there');
+      expect(await busy.write(secret, second, seen, signal)).toBe('written');
+      const { metadata } = await live(secret);
+      expect(metadata.annotations).toMatchObject({ time: '3', b: '2' });
+      expect((await store.read(secret, signal))?.entries).toMatchObject(second.entries);
+    });
+
+    it('not for ever', async () => {
+      const busy = overtaken(1000, annotated);
+      const seen = await busy.read(secret, signal);
+      expect(await busy.write(secret, second, seen ?? 'absent', signal)).toBe('conflict');
+    });
+
+    it('not when its content has changed, too', async () => {
+      const other = Buffer.from(second.entries[certificateKey] ?? []).toString('base64');
+      const busy = overtaken(1, () => ({ data: { [certificateKey]: other } }));
+      const seen = await busy.read(secret, signal);
+      expect(await busy.write(secret, second, seen ?? 'absent', signal)).toBe('conflict');
+    });
+  });
+
   it('not when it has been deleted since', async () => {
     const seen = await version(secret);
     await controlPlane.admin(path(secret), { method: 'DELETE' });

@@ -354,6 +354,20 @@ const ownerRows: Row[] = [
     want: { bundle: ['renew ExpiredInBundle'] },
   },
   {
+    name: 'one that has ended by a clock which may be five minutes ahead stays: for others it is valid',
+    policy: beforeExpiry,
+    change: { bundle: present(ca('ca', [-1, 59]), ca('old', [-90, 0])) },
+    now: later(start, 5 * minute - 1),
+    want: { bundle: ['keep Healthy', later(start, 5 * minute)] },
+  },
+  {
+    name: 'it is cleared out once it has ended for all',
+    policy: beforeExpiry,
+    change: { bundle: present(ca('ca', [-1, 59]), ca('old', [-90, 0])) },
+    now: later(start, 5 * minute),
+    want: { bundle: ['renew ExpiredInBundle'] },
+  },
+  {
     name: 'and are harmless to the one who only recovers',
     change: { bundle: present(ca('ca', [-1, 59]), ca('old', [-90, -1])) },
     want: {},

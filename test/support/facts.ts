@@ -111,7 +111,13 @@ export const ca = (
   days: readonly [number, number],
   more: Partial<CertificateFacts> = {},
 ): CertificateFacts =>
-  certificate(print, days, { isCa: true, signedBy: [print], commonName: `${print}@1780272000`, ...more });
+  certificate(print, days, {
+    isCa: true,
+    signedBy: [print],
+    issuer: `CN=${print}`,
+    commonName: `${print}@1780272000`,
+    ...more,
+  });
 export const leaf = (
   print: string,
   days: readonly [number, number],

@@ -1,0 +1,132 @@
+// A CA that others brought here (adopted, put there by an administrator, or signed by a CA of others) and that is still
+// valid: machines that no bundle here reaches know it from their own files, and would refuse whatever another one signs. So
+// it gets a successor at its end only, whatever has become of it: due for refresh, without its key, damaged or deleted.
+// What only we have made and named is made again. Pure.
+import type { ResolvedArtefact, Signer } from '../inventory/model.ts';
+import { bundlesFor, madeOf } from '../inventory/order.ts';
+import { filesOf, isFile, isMadeHere } from '../inventory/places.ts';
+import { type CertificateFacts, madeAt } from '../pki/certificate.ts';
+import { locationText } from '../store/store.ts';
+import { defaultBackupDir } from '../well-known.ts';
+import {
+  blocked,
+  bring,
+  type Case,
+  type Faulty,
+  idleMs,
+  keep,
+  laterMs,
+  lookAgainMs,
+  type Verdict,
+} from './decision.ts';
+import { certificatesOf, type Facts } from './facts.ts';
+
+/** What is known of a CA whose key may be lost; of one that is known by a leaf alone, its name. */
+type LastKnown = Pick<CertificateFacts, 'subject'> & Partial<CertificateFacts>;
+
+export function broughtByOthers(at: Faulty<Case<Signer>>): Verdict | undefined {
+  const { artefact, now, fault } = at;
+  if (!isMadeHere(artefact) || fault.reason === 'Expired') return undefined;
+  const known = lastKnown(at);
+  if (known === undefined || isMadeByRotation(artefact, known)) return undefined;
+  const { notAfter } = known;
+  if (notAfter !== undefined && now >= notAfter) return undefined;
+  const until = notAfter === undefined ? '' : `, valid until ${notAfter.toISOString()}`;
+  const others = `CA "${known.subject}"${until}, was brought here and others may trust no other one`;
+  if (fault.reason === 'RefreshDue') {
+    const told = `${others}, so it is replaced at its end only; renew it by hand before, with the same key`;
+    return keep('NotOurs', `${fault.message}; ${told}`, laterMs(now, idleMs));
+  }
+  const message = `${fault.message}; ${others}, so none is made in its place before its end`;
+  const later = laterMs(now, lookAgainMs);
+  if (fault.reason === 'NotYetValid') return blocked('NotOurs', `${message}: see that the clock is right`, later);
+  return bring('NotOurs', `${message}: ${wayBack(at, known)}`, later);
+}
+
+/**
+ * The name of a CA that was made by rotation ends in the time: ours (issue.ts), and library-go's
+ * (pkg/operator/certrotation/signer.go). Any other, say kubeadm's, came with an adoption or from an administrator, and so
+ * did one that a CA beyond the inventory has signed.
+ */
+function isMadeByRotation({ issuer }: Signer, known: LastKnown): boolean {
+  const isSignedByOthers = issuer === undefined && known.issuer !== undefined && known.issuer !== known.subject;
+  return madeByRotation.test(known.commonName ?? known.subject) && !isSignedByOthers;
+}
+
+const madeByRotation = /@\d+$/;
+
+/**
+ * The CA that a signer was last, by what is left of it: its own certificate where others know it, the CA of its youngest
+ * leaf, the CA of its bundles. Undefined: nobody here knows one.
+ */
+function lastKnown({ artefact, fact, facts, resolved, now }: Case<Signer>): LastKnown | undefined {
+  const own = certificatesOf(fact).find(({ isCa }) => isCa);
+  const leaf = youngestLeaf(artefact, resolved.artefacts, facts);
+  const inBundles = bundled(artefact, resolved.artefacts, facts);
+  const isKnown = ({ fingerprint }: CertificateFacts): boolean =>
+    leaf?.signedBy.includes(fingerprint) === true || inBundles.some((one) => one.fingerprint === fingerprint);
+  if (own !== undefined && isKnown(own)) return own;
+  if (leaf !== undefined) {
+    const signers = [...facts.values()].flatMap(certificatesOf);
+    const by = signers.find(({ isCa, fingerprint }) => isCa && leaf.signedBy.includes(fingerprint));
+    if (by !== undefined) return by;
+    if (now < leaf.notAfter) return { subject: leaf.issuer };
+  }
+  return inBundles.find((one) => isOwnName(artefact, one)) ?? inBundles[0] ?? own;
+}
+
+function youngestLeaf(
+  { name }: Signer,
+  artefacts: readonly ResolvedArtefact[],
+  facts: Facts,
+): CertificateFacts | undefined {
+  const leaves = artefacts.flatMap((one) =>
+    'issuer' in one && one.issuer === name ? certificatesOf(facts.get(one.name)).slice(0, 1) : [],
+  );
+  return leaves.toSorted((a, b) => madeAt(b).getTime() - madeAt(a).getTime())[0];
+}
+
+/**
+ * The CAs in the bundles that must hold this signer and in what is made of these, the youngest first; without those that
+ * other signers hold now, unless both began with the same CA.
+ */
+function bundled(artefact: Signer, artefacts: readonly ResolvedArtefact[], facts: Facts): readonly CertificateFacts[] {
+  const { name, adoptedFrom } = artefact;
+  const bundles = bundlesFor(artefacts, artefact);
+  const nearest = bundles.flatMap((one) => certificatesOf(facts.get(one.name)));
+  // What others have added to a composed bundle says nothing of this signer, unless that is all that is left.
+  const all =
+    nearest.length > 0 ? nearest : madeOf(artefacts, bundles).flatMap((one) => certificatesOf(facts.get(one.name)));
+  const others = artefacts.filter(
+    (one) =>
+      one.kind === 'signer' && one.name !== name && (adoptedFrom === undefined || one.adoptedFrom !== adoptedFrom),
+  );
+  const theirs = new Set(others.flatMap((one) => certificatesOf(facts.get(one.name)).map((held) => held.fingerprint)));
+  return all
+    .filter(({ isCa, fingerprint }) => isCa && !theirs.has(fingerprint))
+    .toSorted((a, b) => madeAt(b).getTime() - madeAt(a).getTime());
+}
+
+/** By the name that rotation gives to this one (issue.ts, signerName). */
+function isOwnName({ name, location, commonName }: Signer, known: CertificateFacts): boolean {
+  const place = location.kind === 'secret' ? `${location.namespace}_${location.name}` : name;
+  return known.commonName.replace(madeByRotation, '') === (commonName === undefined ? place : `${commonName}_`);
+}
+
+function wayBack({ artefact, resolved, facts }: Case<Signer>, { subject, fingerprint }: LastKnown): string {
+  const { location, adoptedFrom } = artefact;
+  const holders = resolved.artefacts.filter((one) => {
+    const fact = facts.get(one.name);
+    const isHeld = fact?.state === 'present' && fact.certificates[0]?.fingerprint === fingerprint;
+    return one.location.kind === 'secret' && fingerprint !== undefined && isHeld;
+  });
+  const files = isFile(location) ? filesOf(location).map(({ file }) => file) : [];
+  const wanted = isFile(location) ? files.join(' and ') : `tls.crt and tls.key of ${locationText(location)}`;
+  const places = [
+    ...holders.map((one) => locationText(one.location)),
+    ...(adoptedFrom === undefined ? [] : [`/etc/kubernetes/pki/${adoptedFrom}.key on a control-plane node`]),
+    `the copies that are kept in ${defaultBackupDir}`,
+    'a backup of etcd',
+  ];
+  return `put back the certificate and the key of "${subject}" as ${wanted}, from ${places.join(', ')}`;
+}

@@ -1,0 +1,212 @@
+// A CA that others brought is never replaced before its end: not for a refresh, not for a lost key, not for a lost Secret.
+import { expect, test } from 'vitest';
+import type { Resolved } from '../../lib/inventory/model.ts';
+import type { CertificateFacts } from '../../lib/pki/certificate.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
+import type { ArtefactFacts } from '../../lib/plan/facts.ts';
+import { type Plan, plan } from '../../lib/plan/plan.ts';
+import {
+  at,
+  beforeExpiry,
+  bundle,
+  ca,
+  chain,
+  goodClock,
+  healthy,
+  leaf,
+  onlyWhenExpired,
+  present,
+  signer,
+  start,
+  target,
+} from '../support/facts.ts';
+
+const theirs = ca('ca', [-1, 3649], { commonName: 'kubernetes', subject: 'CN=kubernetes', issuer: 'CN=kubernetes' });
+const ours = ca('ca', [-1, 3649]);
+const ending = { ...theirs, notBefore: at(-31), notAfter: at(29) };
+const ofTheirs = { issuer: 'CN=kubernetes' };
+const absent: ArtefactFacts = { state: 'absent' };
+const broken = (
+  problem: 'unreadable' | 'mismatchedPair' | 'keyAbsent',
+  ...certificates: CertificateFacts[]
+): ArtefactFacts => ({ state: 'broken', problem, version: '1', message: 'bad', certificates });
+
+interface Row {
+  readonly name: string;
+  readonly policy?: RenewalPolicy;
+  readonly change: Record<string, ArtefactFacts>;
+  readonly now?: Date;
+  readonly resolved?: Resolved;
+  readonly want: string;
+  /** In the message of the signer. */
+  readonly says?: readonly string[];
+}
+
+const trusted = (...certificates: CertificateFacts[]): Row['change'] => ({
+  bundle: present(...certificates),
+  composed: present(...certificates),
+  copy: present(...certificates),
+  target: present(leaf('leaf', [-1, 29], 'ca', ofTheirs)),
+});
+const adopted: Resolved = {
+  ...chain,
+  artefacts: chain.artefacts.map((one) => (one === signer ? { ...signer, adoptedFrom: 'ca' } : one)),
+};
+const intermediate: Resolved = {
+  name: 'intermediate',
+  artefacts: [
+    { ...signer, name: 'root', location: { kind: 'secret', namespace: 'n', name: 'root' } },
+    {
+      ...bundle,
+      name: 'root-bundle',
+      location: { kind: 'configMap', namespace: 'n', name: 'root' },
+      signers: ['root'],
+    },
+    { ...signer, issuer: 'root' },
+    bundle,
+    target,
+  ],
+};
+const root = present(ca('root', [-1, 3649]));
+
+const rows: Row[] = [
+  {
+    name: 'its Secret is deleted: the bundle still holds it',
+    change: { ...trusted(theirs), signer: absent },
+    want: 'blocked NotOurs',
+    says: ['"CN=kubernetes"', at(3649).toISOString(), 'Secret "n/signer"', 'put back', '/etc/kubernetes/pki/ca.key'],
+    resolved: adopted,
+  },
+  {
+    name: 'its Secret is deleted, and all leaves have expired meanwhile',
+    change: { ...trusted(theirs), signer: absent, target: present(leaf('leaf', [-30, -1], 'ca', ofTheirs)) },
+    want: 'blocked NotOurs',
+  },
+  {
+    name: 'its Secret is deleted, and the leaves with it',
+    change: { ...trusted(theirs), signer: absent, target: absent },
+    want: 'blocked NotOurs',
+  },
+  {
+    name: 'its Secret and every bundle are deleted: its leaf says its name',
+    change: {
+      signer: absent,
+      bundle: absent,
+      composed: absent,
+      copy: absent,
+      target: present(leaf('leaf', [-1, 29], '', { ...ofTheirs, signedBy: [] })),
+    },
+    want: 'blocked NotOurs',
+    says: ['"CN=kubernetes"'],
+  },
+  {
+    name: 'its key is emptied',
+    change: { ...trusted(theirs), signer: broken('keyAbsent', theirs) },
+    want: 'blocked NotOurs',
+    says: ['"CN=kubernetes"'],
+  },
+  {
+    name: 'its key is another one',
+    change: { ...trusted(theirs), signer: broken('mismatchedPair', theirs) },
+    want: 'blocked NotOurs',
+  },
+  {
+    name: 'its Secret holds the pair of a stranger, half of it',
+    change: { ...trusted(theirs), signer: broken('mismatchedPair', ca('stranger', [-1, 59])) },
+    want: 'blocked NotOurs',
+    says: ['"CN=kubernetes"'],
+  },
+  {
+    name: 'nothing of its Secret can be read',
+    change: { ...trusted(theirs), signer: broken('unreadable') },
+    want: 'blocked NotOurs',
+  },
+  {
+    name: 'an owner does not replace it either',
+    policy: beforeExpiry,
+    change: { ...trusted(theirs), signer: absent },
+    want: 'blocked NotOurs',
+  },
+  {
+    name: 'due for refresh',
+    policy: beforeExpiry,
+    change: { ...trusted(ending), signer: present(ending) },
+    now: at(10),
+    want: 'keep NotOurs',
+  },
+  {
+    name: 'lost, and at its end: nobody knows it any more',
+    change: { ...trusted(theirs), signer: absent },
+    now: at(3650),
+    want: 'renew Absent',
+  },
+  { name: 'expired, as it is: replaced', change: { signer: present(theirs) }, now: at(3650), want: 'renew Expired' },
+  {
+    name: 'an intermediate CA of others that its root does not vouch for any more',
+    resolved: intermediate,
+    change: { ...trusted(theirs), signer: present({ ...theirs, signedBy: ['gone'] }), root, 'root-bundle': root },
+    want: 'blocked NotOurs',
+  },
+  {
+    name: 'signed by a CA of others, whatever its name',
+    change: { ...trusted({ ...ours, issuer: 'CN=corporate' }), signer: absent },
+    want: 'blocked NotOurs',
+  },
+  {
+    name: 'ours is made again, as soon as it is lost',
+    change: { ...trusted(ours), signer: absent },
+    want: 'renew Absent',
+  },
+  {
+    name: 'ours with another key is made again',
+    change: { ...trusted(ours), signer: broken('mismatchedPair', ours) },
+    want: 'renew MismatchedPair',
+  },
+  {
+    name: 'ours, with one of others before it in the bundle',
+    change: {
+      ...trusted(ca('former', [-300, 3000], { commonName: 'kubernetes' }), {
+        ...ours,
+        commonName: 'n_signer@1780272000',
+      }),
+      target: absent,
+      signer: absent,
+    },
+    want: 'renew Absent',
+  },
+  {
+    name: 'ours, by its youngest leaf',
+    change: {
+      ...trusted(ca('former', [-300, 3000], { commonName: 'kubernetes' }), ours),
+      target: present(leaf('leaf', [-1, 29], 'ca')),
+      signer: absent,
+    },
+    want: 'renew Absent',
+  },
+  {
+    name: 'nothing is there at all: the first generation',
+    change: { signer: absent, bundle: absent, composed: absent, copy: absent, target: absent },
+    want: 'renew Absent',
+  },
+];
+
+function decide({ policy = onlyWhenExpired, change, now = start, resolved = chain }: Row): Plan {
+  const facts = new Map([...healthy(), ...Object.entries(change)]);
+  return plan({ resolved, facts, policy, clock: goodClock, now });
+}
+
+test.each(rows)('a CA that others brought: $name', (row) => {
+  const { decisions } = decide(row);
+  const verdict = decisions.find(({ artefact }) => artefact === 'signer');
+  expect(`${verdict?.action} ${verdict?.reason}`).toBe(row.want);
+  for (const words of row.says ?? []) expect(verdict?.message).toContain(words);
+});
+
+test('a CA that others brought: what needs it waits for a person, so a single run ends with exit code 5', () => {
+  const change = { ...trusted(theirs), signer: absent, target: present(leaf('leaf', [-30, -1], 'ca', ofTheirs)) };
+  const unmet = decide({ name: '', change, want: '' }).decisions.filter(({ action }) => action !== 'keep');
+  expect(unmet.map(({ artefact, byHand }) => [artefact, byHand])).toEqual([
+    ['signer', true],
+    ['target', true],
+  ]);
+});
