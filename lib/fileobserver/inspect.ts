@@ -9,6 +9,7 @@ import { type ArtefactFiles, pathsOf } from '../inventory/places.ts';
 export type SeenFile =
   | {
       readonly state: 'present';
+      /** Empty where it is larger than a certificate or a key can be: one look holds those of all files. */
       readonly content: Uint8Array;
       /** SHA-256. */
       readonly digest: string;
@@ -19,6 +20,9 @@ export type SeenFile =
   /** There, but not readable now (EACCES, EIO, a directory): nothing may be concluded about its content. */
   | { readonly state: 'unreadable'; readonly code: string };
 
+const mostAtOnce = 8;
+const mostHeld = 256 * 1024;
+
 /** What a look needs of the file system; a test replaces one call by a failing one. */
 export type LookDisk = Pick<Disk, 'readFile' | 'stat'>;
 
@@ -26,16 +30,23 @@ export async function lookAtFiles(
   files: readonly string[],
   disk: LookDisk = realDisk,
 ): Promise<ReadonlyMap<string, SeenFile>> {
-  const seen = await Promise.all(files.map(async (file) => [file, await lookAtOne(file, disk)] as const));
-  return new Map(seen);
+  const seen = new Map<string, SeenFile>();
+  for (let at = 0; at < files.length; at += mostAtOnce) {
+    const some = files.slice(at, at + mostAtOnce).map(async (file) => [file, await lookAtOne(file, disk)] as const);
+    for (const [file, found] of await Promise.all(some)) seen.set(file, found);
+  }
+  return seen;
 }
+
+const nothing = new Uint8Array();
 
 async function lookAtOne(file: string, disk: LookDisk): Promise<SeenFile> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       const { ctimeMs } = await disk.stat(file); // before the content: what comes in between is a change of its own
       const content = await readRegularFile(disk, file);
-      return { state: 'present', content, digest: hash('sha256', content), changedMs: ctimeMs };
+      const digest = hash('sha256', content);
+      return { state: 'present', content: content.length > mostHeld ? nothing : content, digest, changedMs: ctimeMs };
     } catch (err) {
       const code = systemCode(err) ?? 'unknown';
       if (code !== 'ENOENT' && code !== 'ENOTDIR') return { state: 'unreadable', code };

@@ -62,7 +62,7 @@ export function parseAnswer(request: KubeRequest, attempt: Attempt, text: string
   return value;
 }
 
-function problemOf({ method, path }: KubeRequest, value: unknown): string | undefined {
+function problemOf({ method, path, objects }: KubeRequest, value: unknown): string | undefined {
   const target = requestTarget(path);
   if (target?.resource === undefined) return undefined;
   const isObject = typeof value === 'object' && value !== null;
@@ -70,6 +70,7 @@ function problemOf({ method, path }: KubeRequest, value: unknown): string | unde
   if (typeof kind !== 'string' || !/^[A-Za-z]{1,63}$/.test(kind)) return 'it is no object of Kubernetes';
   const wanted = wantedKind(method, target);
   if (method === 'DELETE' && kind === 'Status') return undefined;
+  if (objects === 'metadata' && kind === 'PartialObjectMetadataList') return undefined;
   if (wanted === undefined ? kind === 'Status' : kind !== wanted) return `it is of kind ${kind}`;
   const { name, namespace, subresource } = target;
   if (name === undefined || subresource !== undefined || method === 'DELETE') return undefined;

@@ -16,7 +16,7 @@ import { describeRequest } from './answer.ts';
 import { type Attempt, isAway, unavailable } from './api-error.ts';
 import { Breakers, trialEveryMs, type IdentityBreaker } from './circuit-breaker.ts';
 import { send, watchEvents } from './exchange.ts';
-import type { KubeConnection, KubeRequest, WatchEvent } from './kube.ts';
+import type { KubeConnection, KubeRequest, WatchEvent, WatchOptions } from './kube.ts';
 import { ConnectionPool, type PoolOptions } from './pool.ts';
 import { Trust } from './trust.ts';
 
@@ -93,16 +93,16 @@ class Connection implements KubeConnection {
     }
   }
 
-  async *watch(
-    path: string,
-    options: { silenceMs: number; signal: AbortSignal },
-  ): AsyncGenerator<WatchEvent, void, undefined> {
+  async *watch(path: string, options: WatchOptions): AsyncGenerator<WatchEvent, void, undefined> {
     const asked = { ...describeRequest('GET', path), verb: 'watch' };
     const session = this.#opened() ?? (await this.#open(asked));
     const attempt = this.#attempt(asked);
     const call = session.breaker.enterWatch(attempt);
     try {
-      for await (const event of watchEvents(this.#exchange(session, attempt, path), options)) {
+      for await (const event of watchEvents(
+        this.#exchange(session, attempt, path, accepted(options.objects, 'PartialObjectMetadata')),
+        options,
+      )) {
         call.answered();
         this.#trust.worked();
         yield event;
@@ -157,9 +157,10 @@ class Connection implements KubeConnection {
     const attempt = this.#attempt(asked);
     const call = await breaker.enter(attempt, request.signal);
     try {
+      const accept = accepted(request.objects, 'PartialObjectMetadataList');
       const session = this.#opened() ?? (await this.#open(asked)); // other credentials may be there since, or the end
       try {
-        const answer = await send<T>(this.#exchange(session, attempt, request.path), request);
+        const answer = await send<T>(this.#exchange(session, attempt, request.path, accept), request);
         call.answered();
         if (session === this.#session) this.#trust.worked();
         return answer;
@@ -246,16 +247,22 @@ class Connection implements KubeConnection {
     return { ...asked, server: name === undefined ? this.server : `${this.server} (${name})` };
   }
 
-  #exchange({ credentials: { server, token }, pool }: Session, attempt: Attempt, path: string) {
+  #exchange({ credentials: { server, token }, pool }: Session, attempt: Attempt, path: string, accept: string) {
     const { userAgent, clock } = this.#options;
     const headers = {
-      accept: 'application/json',
+      accept,
       'user-agent': userAgent,
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     };
     return { pool, attempt, path: `${new URL(server).pathname.replace(/\/$/, '')}${path}`, headers, clock };
   }
 }
+
+const json = 'application/json';
+
+/** What does not know the form of an answer that is asked for sends whole objects, as anybody may. */
+const accepted = (objects: KubeRequest['objects'], form: string): string =>
+  objects === undefined ? json : `${json};as=${form};g=meta.k8s.io;v=v1,${json}`;
 
 /** Problems of a kubeconfig come as a list. */
 const oneLine = (err: unknown): string => errorText(err).replaceAll(/\n\s*/g, '; ');

@@ -15,6 +15,8 @@ export interface KubeRequest {
   readonly contentType?: string;
   /** What is answered: JSON (default), or `text` as it comes, of /readyz. */
   readonly answer?: 'json' | 'text';
+  /** `metadata`: of a list, its objects without their content. Default: whole. */
+  readonly objects?: 'metadata' | undefined;
   /** Milliseconds until the request is given up. Default 10 000, and `longestMs` then 30 000. */
   readonly timeoutMs?: number | undefined;
   /**
@@ -43,7 +45,7 @@ export interface KubeConnection {
    * The events of one watch, one JSON object at a time, until the server ends it (then it returns) or it fails (then
    * it throws as `request` does). Silence of more than `silenceMs` is a failure (KubeUnavailable).
    */
-  watch(path: string, options: { silenceMs: number; signal: AbortSignal }): AsyncIterable<WatchEvent>;
+  watch(path: string, options: WatchOptions): AsyncIterable<WatchEvent>;
   /**
    * For a loop that asks again after each failure: resolves when it is its turn (circuit-breaker.ts). Call what it resolves
    * with after a success. Never rejects.
@@ -52,6 +54,10 @@ export interface KubeConnection {
   /** Reads kubeconfig, token and CA again. Connections that used other content are ended; watches see KubeUnavailable. */
   reload(): Promise<'unchanged' | 'changed'>;
   close(): Promise<void>;
+}
+
+export interface WatchOptions extends Pick<KubeRequest, 'objects' | 'signal'> {
+  readonly silenceMs: number;
 }
 
 export interface WatchEvent {

@@ -89,7 +89,7 @@ class ListWatch<T, K> {
 
   /** Whether the watch was of use: it said something, or lasted. */
   async #watch(from: string): Promise<boolean> {
-    const { connection, clock, signal } = this.#options;
+    const { connection, clock, signal, objects } = this.#options;
     // The server's own limit, spread so that many watches do not all end at once.
     const timeoutSeconds = 300 + Math.floor(Math.random() * 300);
     const path = withQuery(this.#options.path, {
@@ -103,7 +103,7 @@ class ListWatch<T, K> {
     let heard = false;
     this.#status('watching');
     try {
-      for await (const event of connection.watch(path, { silenceMs, signal })) {
+      for await (const event of connection.watch(path, { silenceMs, signal, objects })) {
         this.#take(event);
         heard = true;
       }

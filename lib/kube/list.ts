@@ -4,7 +4,7 @@
 import { isCode, RecoveryError } from '../errors.ts';
 import { describeRequest } from './answer.ts';
 import { wrongAnswer } from './api-error.ts';
-import type { KubeConnection } from './kube.ts';
+import type { KubeConnection, KubeRequest } from './kube.ts';
 import { withQuery } from './resources.ts';
 
 export interface Pages<T, K> {
@@ -22,6 +22,7 @@ export interface ListOptions<T, K> {
   readonly path: string;
   /** For a collection whose size others decide. Default: one answer, and all of it. */
   readonly pages?: Pages<T, K> | undefined;
+  readonly objects?: KubeRequest['objects'];
   readonly signal: AbortSignal;
 }
 
@@ -46,7 +47,13 @@ export async function list<T, K = T>(options: ListOptions<T, K>): Promise<Listed
   }
 }
 
-async function listOnce<T, K>({ connection, path, pages, signal }: ListOptions<T, K>): Promise<Listed<K>> {
+async function listOnce<T, K>({
+  connection,
+  path,
+  pages,
+  signal,
+  objects: form,
+}: ListOptions<T, K>): Promise<Listed<K>> {
   const keep = pages?.keep ?? ((object: T): K | undefined => object as unknown as K);
   const objects: K[] = [];
   let size = pages?.size;
@@ -60,7 +67,7 @@ async function listOnce<T, K>({ connection, path, pages, signal }: ListOptions<T
     let page: ObjectList<T>;
     try {
       // No resourceVersion: a read that is as new as etcd itself, never from a cache that lags behind.
-      page = await connection.request<ObjectList<T>>({ method: 'GET', path: pagePath, signal });
+      page = await connection.request<ObjectList<T>>({ method: 'GET', path: pagePath, signal, objects: form });
     } catch (err) {
       if (size === undefined || size === 1 || !isTooLarge(err)) throw err;
       size = Math.floor(size / 2);

@@ -37,7 +37,7 @@ export async function getIfPresent<T>({ connection, ...limits }: GetRequest, pat
 }
 
 type WatchObjectOptions<T> = ObjectName &
-  Omit<ListWatchOptions<T>, 'path' | 'pages' | 'onList' | 'onEvent'> & {
+  Omit<ListWatchOptions<T>, 'path' | 'pages' | 'objects' | 'onList' | 'onEvent'> & {
     /** Called with the newest state after each list and each event. Must return at once and must not throw. */
     readonly onState: (state: ObjectState<T>) => void;
   };
@@ -47,6 +47,24 @@ type WatchObjectOptions<T> = ObjectName &
  * after a successful list without the object or a DELETED event, never because of an error. Never rejects.
  */
 export function watchObject<T extends Secret | ConfigMap>(options: WatchObjectOptions<T>): Promise<void> {
+  return watchNamed(options);
+}
+
+interface Versioned {
+  readonly metadata?: { readonly resourceVersion?: string };
+}
+
+/**
+ * As watchObject, without the content: who may write objects decides how large they are, and of many watches each may just
+ * receive one.
+ */
+export function watchMetadata(options: WatchObjectOptions<Versioned>): Promise<void> {
+  return watchNamed({ ...options, objects: 'metadata' });
+}
+
+function watchNamed<T extends object>(
+  options: WatchObjectOptions<T> & Pick<ListWatchOptions<T>, 'objects'>,
+): Promise<void> {
   const { kind, namespace, name, onState, log, ...rest } = options;
   return listWatch<T>({
     ...rest,

@@ -2,7 +2,6 @@
 // place of the syncer that logs. A problem that lasts is logged when it begins and when it changes, not at each attempt.
 import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
-import type { ObjectState } from '../kube/kube.ts';
 import { apiKinds } from '../kube/resources.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import type { Log, LogFields, Running } from '../log.ts';
@@ -10,8 +9,9 @@ import type { Metrics } from '../metrics.ts';
 import { namesStamp, scan, type Scan } from '../publish/scan.ts';
 import { prune } from '../publish/writer.ts';
 import { backoffMs, Wake } from '../retry.ts';
-import type { ApiObject } from './material.ts';
-import { type PassContext, type PassResult, readLive, syncObject } from './pass.ts';
+import type { KnownContent } from './known-content.ts';
+import { type PassContext, type PassResult, syncObject } from './pass.ts';
+import type { Room } from './room.ts';
 import type { SyncedObject } from './synced-objects.ts';
 
 /** How an object stands. Only `synced` and `absent` (optional, and gone) are as they should be. */
@@ -32,6 +32,8 @@ export interface SyncStatus extends Pick<SyncedObject, 'name' | 'what' | 'publis
 export interface ObjectSyncOptions extends PassContext, Running {
   readonly events?: Pick<EventRecorder, 'record'>;
   readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
+  /** Of all objects together. */
+  readonly room: Pick<Room, 'take'>;
   /** After each look. */
   readonly onLooked?: () => void;
   /** Milliseconds between two full checks of an object's files. Default 60 000. */
@@ -42,6 +44,10 @@ const mode = 'syncer';
 export const defaultRecheckMs = 60_000;
 /** So long regen has for what it makes itself, before an operator is called. */
 const awaitedMs = 30_000;
+/** Of an object that was not read before: the API takes a megabyte, and JSON may make several of it. */
+const unknownBytes = 1024 * 1024;
+/** Not worth a wait. */
+const smallBytes = 64 * 1024;
 const retries = { firstMs: 100, longestMs: 10_000 };
 
 type NewStatus = Omit<SyncStatus, 'name' | 'what' | 'published'>;
@@ -56,8 +62,9 @@ export class ObjectSync {
   readonly #options: ObjectSyncOptions;
   readonly #log: Log;
   readonly #wake = new Wake();
-  /** What the watch said last, or a read since. */
-  #newest: ObjectState<ApiObject> | undefined;
+  /** What the watch said last, or a read since; no version: the object is gone. */
+  #newest: { readonly version: string | undefined } | undefined;
+  #known: KnownContent | undefined;
   #status: SyncStatus;
   /** The resourceVersion whose content is on disk, as far as known. */
   #published: string | undefined;
@@ -79,9 +86,9 @@ export class ObjectSync {
     return this.#status;
   }
 
-  /** The newest state of the object, from its watch. Never waits; states that come during a pass are one. */
-  offer(state: ObjectState<ApiObject>): void {
-    this.#newest = state;
+  /** The newest version of the object, from its watch. Never waits; those that come during a pass are one. */
+  offer(version: string | undefined): void {
+    this.#newest = { version };
     this.#wake.call();
   }
 
@@ -97,8 +104,7 @@ export class ObjectSync {
       const isNews = await this.#wake.wait(this.#options, delay);
       if (signal.aborted) return;
       if (this.#newest === undefined) continue;
-      if (!isNews && this.#failures === 0) await this.#ask();
-      await this.pass(this.#newest);
+      await this.pass(this.#newest, !isNews && this.#failures === 0);
       // Spread, so that not all objects are asked for in the same second.
       delay =
         this.#failures > 0
@@ -107,27 +113,39 @@ export class ObjectSync {
     }
   }
 
-  /** A watch may lose an event and go on: only a read shows it. While the API is away the disk is looked at alone. */
-  async #ask(): Promise<void> {
-    const before = this.#newest;
-    const live = await readLive(this.#options).catch(() => undefined);
-    if (live !== undefined && this.#newest === before) this.#newest = live;
+  /** One pass; without `suggested` the object is read from the API. Never rejects: the status says how it went. */
+  async pass(suggested?: { readonly version: string | undefined }, asks = false): Promise<SyncStatus> {
+    const leave = await this.#options.room.take(this.#needs());
+    try {
+      await this.#pass(suggested, asks);
+    } finally {
+      leave();
+    }
+    this.#options.onLooked?.();
+    return this.#status;
   }
 
-  /** One pass; without `suggested` the object is read from the API. Never rejects: the status says how it went. */
-  async pass(suggested?: ObjectState<ApiObject>): Promise<SyncStatus> {
-    const { clock, signal, metrics, onLooked } = this.#options;
+  /** Bytes that a pass holds, at about: what is read and what lies on disk. */
+  #needs(): number {
+    if (this.#known === undefined) return unknownBytes;
+    return this.#known.size <= smallBytes ? 0 : 2 * this.#known.size;
+  }
+
+  async #pass(suggested: { readonly version: string | undefined } | undefined, asks: boolean): Promise<void> {
+    const { clock, signal, metrics } = this.#options;
     const began = clock.now().getTime();
     this.#stamp = undefined;
     try {
-      const [synced, published] = [this.#status.resourceVersion, this.#published];
+      const [known, published] = [this.#known, this.#published];
       const scanned = await this.#scan();
-      const result = await syncObject({ ...this.#options, scanned, suggested, synced, published });
+      const result = await syncObject({ ...this.#options, scanned, suggested, known, asks, published });
+      this.#known = result.known;
+      if (this.#newest === suggested) this.#newest = { version: result.resourceVersion };
       this.#failures = 0;
       this.#stamp = namesStamp(this.#options.object.directory);
       this.#report(result, clock.now().getTime() - began);
     } catch (err) {
-      if (signal.aborted) return this.#status;
+      if (signal.aborted) return;
       this.#failures += 1;
       const reason = err instanceof RecoveryError ? err.code : 'unknown';
       const fields = { err: errorText(err), code: reason, attempt: this.#failures };
@@ -137,8 +155,6 @@ export class ObjectSync {
         this.#log.error('sync.failed', fields),
       );
     }
-    onLooked?.();
-    return this.#status;
   }
 
   /** What lies on disk. The first of a run also removes what a crash has left, if the lock can be taken. */

@@ -1,15 +1,16 @@
-// One pass over one object: take what the watch said and what lies on disk, decide (project.ts), read the object live
-// before anything is written or removed, decide again, act. Files of an object in step that were removed come back
-// from memory without a read: a kube-apiserver that has lost its own certificate never answers one.
+// One pass over one object: take the version that the watch said, what is known of it and what lies on disk, decide
+// (project.ts), read the object live before anything is written or removed, decide again, act. Files of an object in step
+// that were removed come back from memory without a read: a kube-apiserver that has lost its own certificate never
+// answers one.
 import { getIfPresent, namedListPath, objectPath } from '../kube/objects.ts';
-import type { KubeConnection, ObjectState } from '../kube/kube.ts';
+import type { KubeConnection } from '../kube/kube.ts';
 import type { Running } from '../log.ts';
 import { namesProblem } from '../publish/file-names.ts';
 import { holdsOnlyPartsOf, readPublished, type Scan } from '../publish/scan.ts';
 import { unpublish } from '../publish/unpublish.ts';
 import { compare, publish, type PublishOutcome } from '../publish/writer.ts';
-import { objectEntries } from '../store/object-entries.ts';
 import type { Entries } from '../store/store.ts';
+import { contentRead, type KnownContent, nothingInApi, type ObjectContent, recall, remember } from './known-content.ts';
 import { factsOf, type ApiObject } from './material.ts';
 import { lastEnd, project, type ApiFacts, type SyncDecision, type DiskFacts, type MaterialFacts } from './project.ts';
 import type { SyncedObject } from './synced-objects.ts';
@@ -25,16 +26,19 @@ export interface PassContext extends Pick<Running, 'clock' | 'signal'> {
 interface Pass extends PassContext {
   /** Of the object's directory, at the beginning of this pass. */
   readonly scanned: Scan;
-  /** What the watch said last; without it the object is read first. */
-  readonly suggested?: ObjectState<ApiObject> | undefined;
-  /** The resourceVersion that the last good pass has seen. */
-  readonly synced?: string | undefined;
+  /** The version that the watch said last (undefined in it: the object is gone); without it the object is read first. */
+  readonly suggested?: { readonly version: string | undefined } | undefined;
+  /** By the last read. */
+  readonly known?: KnownContent | undefined;
+  /** A watch may lose an event and go on: only a read shows it. While the API is away the disk is looked at alone. */
+  readonly asks?: boolean;
   /** The resourceVersion whose content the last good pass left on disk. */
   readonly published?: string | undefined;
 }
 
 export type PassResult = {
   readonly resourceVersion: string | undefined;
+  readonly known: KnownContent;
   readonly notAfter: Date | undefined;
 } & (
   | Exclude<SyncDecision, { action: 'write' }>
@@ -44,44 +48,41 @@ export type PassResult = {
 /** What is known at one moment: the decision, and what acting on it needs. */
 interface Look {
   readonly decision: SyncDecision;
-  readonly entries: Entries;
+  readonly content: ObjectContent;
   readonly material: MaterialFacts;
-  readonly resourceVersion: string | undefined;
 }
 
 /** Throws what a request throws, ReadFailed, WriteFailed; the last good files stay in use after all of them. */
 export async function syncObject(pass: Pass): Promise<PassResult> {
-  const { suggested } = pass;
-  if (suggested === undefined) return act(pass, await look(pass, await readLive(pass)));
-  // Most likely a change: the live read that writing needs is asked for while what is known is judged.
-  const early = versionOf(suggested) === pass.synced ? undefined : readLive(pass);
-  early?.catch(() => undefined); // its failure counts where the value is needed
-  const first = await look(pass, suggested);
+  const asked = pass.asks === true ? await readLive(pass).catch(() => undefined) : undefined;
+  const said = asked === undefined ? contentSaid(pass) : undefined;
+  if (said === undefined) return act(pass, await look(pass, asked ?? (await readLive(pass))));
+  const first = await look(pass, said);
   if (!isChange(first.decision) || (await isLost(pass, first))) return act(pass, first);
-  const live = await (early ?? readLive(pass));
-  const same = live.present && versionOf(live) === versionOf(suggested);
-  return act(pass, same ? first : await look(pass, live));
+  const live = await readLive(pass);
+  return act(pass, live.version === said.version ? first : await look(pass, live));
+}
+
+/** Of the version that the watch has said, where no read is needed to know it. */
+function contentSaid({ suggested, known, scanned }: Pass): ObjectContent | undefined {
+  if (suggested === undefined) return undefined;
+  if (suggested.version === undefined) return nothingInApi;
+  return known?.version === suggested.version ? recall(known, scanned) : undefined;
 }
 
 /** What is missing on disk is what the last good pass left there, and nothing else is in its place. */
-async function isLost(
-  { object, published, scanned }: Pass,
-  { decision, entries, resourceVersion }: Look,
-): Promise<boolean> {
-  const isKnown = published !== undefined && resourceVersion === published;
-  return isKnown && decision.action === 'write' && holdsOnlyPartsOf(entries, object, scanned);
+async function isLost({ object, published, scanned }: Pass, { decision, content }: Look): Promise<boolean> {
+  const isKnown = published !== undefined && content.version === published;
+  return isKnown && decision.action === 'write' && holdsOnlyPartsOf(content.entries, object, scanned);
 }
-
-const versionOf = (state: ObjectState<ApiObject>): string | undefined =>
-  state.present ? state.object.metadata?.resourceVersion : undefined;
 
 const isChange = ({ action }: SyncDecision): boolean => action === 'write' || action === 'remove';
 
 /** What the API has of the object now. Throws what a request throws. */
-export async function readLive({ object, connection, signal }: PassContext): Promise<ObjectState<ApiObject>> {
+async function readLive({ object, connection, signal }: PassContext): Promise<ObjectContent> {
   const { location } = object;
   const found = await getIfPresent<ApiObject>({ connection, signal }, objectPath(location));
-  if (found !== undefined) return { present: true, object: found };
+  if (found !== undefined) return contentRead(object, found);
   // A 404 may also come from something that is no API server (a load balancer without backend). An empty list cannot.
   const path = namedListPath(location);
   const { items } = await connection.request<{ readonly items?: readonly ApiObject[] }>({
@@ -90,18 +91,18 @@ export async function readLive({ object, connection, signal }: PassContext): Pro
     signal,
   });
   const listed = items?.[0];
-  return listed === undefined ? { present: false } : { present: true, object: listed };
+  return listed === undefined ? nothingInApi : contentRead(object, listed);
 }
 
-async function look(pass: Pass, state: ObjectState<ApiObject>): Promise<Look> {
+async function look(pass: Pass, content: ObjectContent): Promise<Look> {
   const { object, clock } = pass;
-  const { entries, keys, problem } = objectEntries(object.location.kind, state.present ? state.object : {});
+  const { entries, keys, problem } = content;
   const material: MaterialFacts =
     problem === undefined ? factsOf(object, entries) : { problem: { reason: 'unreadable', message: problem } };
-  const api: ApiFacts = state.present ? { state: 'present', keys, material } : { state: 'absent' };
+  const api: ApiFacts = content.version === undefined ? { state: 'absent' } : { state: 'present', keys, material };
   const disk = await diskFacts(pass, entries, material);
   const decision = project({ object, api, disk, now: clock.now() });
-  return { decision, entries, material, resourceVersion: versionOf(state) };
+  return { decision, content, material };
 }
 
 async function diskFacts({ object, scanned }: Pass, entries: Entries, material: MaterialFacts): Promise<DiskFacts> {
@@ -115,9 +116,10 @@ async function diskFacts({ object, scanned }: Pass, entries: Entries, material: 
   return { ...there(await readPublished(object, scanned)), ...(publishable && { difference: 'written' }) };
 }
 
-async function act(pass: Pass, { decision, entries, material, resourceVersion }: Look): Promise<PassResult> {
+async function act(pass: Pass, { decision, content, material }: Look): Promise<PassResult> {
   const { object, scanned, clock, dryRun, hold } = pass;
-  const facts = { resourceVersion, notAfter: lastEnd(material) };
+  const { version: resourceVersion, entries } = content;
+  const facts = { resourceVersion, notAfter: lastEnd(material), known: remember(content) };
   if (!dryRun && isChange(decision)) await hold();
   if (decision.action === 'write') {
     const publication = { ...object, entries, now: () => clock.now() };

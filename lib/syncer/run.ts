@@ -5,10 +5,11 @@ import { WatchHealth, type WatchStatus } from '../kube/list-watch.ts';
 import { errorText } from '../errors.ts';
 import type { CheckState, Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
-import { watchObject } from '../kube/objects.ts';
+import { watchMetadata } from '../kube/objects.ts';
 import type { Running } from '../log.ts';
 import { DailySummary, listed, type Summary, summaryOf } from '../summary.ts';
 import { checkDestination, Destination } from './destination.ts';
+import { Room } from './room.ts';
 import { defaultRecheckMs, ObjectSync, type ObjectSyncOptions, type SyncStatus } from './object-sync.ts';
 import { type SyncedObject, syncedObjects } from './synced-objects.ts';
 
@@ -50,6 +51,11 @@ export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
   }
 }
 
+/** Beside each other: eight objects that were not read before, or four of the largest. */
+const roomBytes = 8 * 1024 * 1024;
+
+type OnState = Parameters<typeof watchMetadata>[0]['onState'];
+
 async function follow(
   objects: readonly SyncedObject[],
   destination: Destination,
@@ -58,8 +64,9 @@ async function follow(
   const { once = false, dryRun = false, connection, clock, log, signal, health } = options;
   const hold = (): Promise<void> => destination.hold();
   const caches = new CachesSynced(options);
+  const room = new Room(roomBytes);
   const onLooked = (): void => caches.count(report());
-  const syncs = objects.map((object) => new ObjectSync({ ...options, object, dryRun, hold, onLooked }));
+  const syncs = objects.map((object) => new ObjectSync({ ...options, object, dryRun, hold, room, onLooked }));
   const report = (): SyncReport => {
     const all = syncs.map(({ status }) => status);
     return { objects: all, ok: all.every(isGood) };
@@ -74,9 +81,9 @@ async function follow(
   }
   const follows = objects.flatMap(({ location, what }, at) => {
     const sync = syncs[at] as ObjectSync;
-    const onState = sync.offer.bind(sync);
+    const onState: OnState = (state) => sync.offer(state.present ? state.object.metadata?.resourceVersion : undefined);
     const onStatus = (status: WatchStatus): void => watches.set(what, status);
-    return [watchObject({ ...location, connection, onState, onStatus, clock, log, signal }), sync.run()];
+    return [watchMetadata({ ...location, connection, onState, onStatus, clock, log, signal }), sync.run()];
   });
   await Promise.all([recheck(destination, options, report), look(syncs, options), ...follows]);
   return report();

@@ -21,6 +21,7 @@ import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createLog } from '../../lib/log.ts';
 import { ObjectSync } from '../../lib/syncer/object-sync.ts';
+import { Room } from '../../lib/syncer/room.ts';
 import { type SyncedObject, syncedObjects } from '../../lib/syncer/synced-objects.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 import { startControlPlane, type ControlPlane } from '../support/cluster/control-plane.ts';
@@ -271,12 +272,13 @@ test('a change that no watch has told of is found by the recheck', async () => {
     log: createLog({ write: () => undefined }),
     dryRun: false,
     hold: () => Promise.resolve(),
+    room: new Room(1),
     signal: stop.signal,
     recheckMs: 100,
   });
   await putObject(controlPlane, object, { token: 'one' });
   const running = sync.run();
-  sync.offer({ present: false }); // the last that a watch has said
+  sync.offer(undefined); // the last that a watch has said
   await shows(destinationDir, object, { token: 'one' });
   await putObject(controlPlane, object, { token: 'two' });
   await shows(destinationDir, object, { token: 'two' });

@@ -5,10 +5,11 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { RecoveryError } from '../../lib/errors.ts';
-import type { KubeConnection, ObjectState } from '../../lib/kube/kube.ts';
+import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
 import type { ApiObject } from '../../lib/syncer/material.ts';
 import { ObjectSync } from '../../lib/syncer/object-sync.ts';
+import { Room } from '../../lib/syncer/room.ts';
 import type { SyncedObject } from '../../lib/syncer/synced-objects.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
@@ -47,6 +48,7 @@ function syncOf(isMade: boolean, signal = new AbortController().signal): ObjectS
     clock,
     dryRun: false,
     hold: () => Promise.resolve(),
+    room: new Room(1),
     log: createLog({ write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) }),
     events: { record: ({ reason }) => void events.push(reason) },
     metrics: {
@@ -64,8 +66,7 @@ const content = (text: string, resourceVersion: string): ApiObject => ({
 const told = (): string[] => lines.map(({ level, event }) => `${String(level)} ${String(event)}`);
 async function pass(sync: ObjectSync, object: ApiObject | undefined): Promise<void> {
   inApi = object;
-  const state: ObjectState<ApiObject> = object === undefined ? { present: false } : { present: true, object };
-  await sync.pass(state);
+  await sync.pass({ version: object?.metadata?.resourceVersion });
 }
 
 it('what regen makes is asked of nobody at once, and of somebody when regen has not made it', async () => {
@@ -97,7 +98,7 @@ it.each([
   const stop = new AbortController();
   const sync = syncOf(false, stop.signal);
   inApi = content('one', '1');
-  sync.offer({ present: true, object: inApi });
+  sync.offer('1');
   const running = sync.run();
   await clock.waiting();
   const path = join(directory, 'configmaps', 'x', 'key');

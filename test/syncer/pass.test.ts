@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
-import type { KubeConnection, ObjectState } from '../../lib/kube/kube.ts';
+import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { realDisk } from '../../lib/disk/disk.ts';
 import { scan } from '../../lib/publish/scan.ts';
 import { publish } from '../../lib/publish/writer.ts';
-import type { ApiObject } from '../../lib/syncer/material.ts';
+import { type KnownContent, remember } from '../../lib/syncer/known-content.ts';
 import { type SyncedObject, syncedObjects } from '../../lib/syncer/synced-objects.ts';
 import { syncObject } from '../../lib/syncer/pass.ts';
 import { createAuthority, type Pair } from '../support/certificates/certificates.ts';
@@ -21,7 +21,7 @@ let directory: string;
 let connection: KubeConnection;
 let pair: Pair;
 let object: SyncedObject;
-let state: ObjectState<ApiObject>;
+let known: KnownContent;
 
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'sync-object-'));
@@ -33,8 +33,7 @@ beforeEach(async () => {
   const location = { kind: 'secret', namespace: 'n', name: 'serving' } as const;
   const artefact = { kind: 'opaque', name: 'serving', location, published: 'required', readers: [] } as const;
   object = syncedObjects({ name: 'test', artefacts: [artefact] }, join(directory, 'certs'))[0] as SyncedObject;
-  const data = Object.fromEntries(Object.entries(content()).map(([key, bytes]) => [key, bytes.toString('base64')]));
-  state = { present: true, object: { metadata: { name: 'serving', resourceVersion: '7' }, data } };
+  known = remember({ version: '7', entries: content(), keys: Object.keys(content()) });
   await publish({ directory: object.directory, what: object.what, entries: content(), mode: object.mode });
 });
 afterEach(async () => {
@@ -52,7 +51,7 @@ const onDisk = () =>
 const pass = async (published: string | undefined = '7') => {
   const scanned = await scan(realDisk, object.directory);
   const context = { connection, clock: systemClock, dryRun: false, signal, hold: () => Promise.resolve() };
-  return syncObject({ ...context, object, scanned, suggested: state, published });
+  return syncObject({ ...context, object, scanned, suggested: { version: '7' }, known, published });
 };
 
 describe('syncObject() while the API is away', () => {

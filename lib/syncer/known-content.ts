@@ -1,0 +1,55 @@
+// What an object held when it was read last, between two passes. Who may write objects decides how large they are, and there
+// are many: what is small is kept, so that lost files come back where no API server answers (one that has lost its own
+// certificate never does). Of what is large the hash stays: as long as the files have it, they are the content.
+import { createHash } from 'node:crypto';
+import type { Scan } from '../publish/scan.ts';
+import { objectEntries } from '../store/object-entries.ts';
+import type { Entries } from '../store/store.ts';
+import type { ApiObject } from './material.ts';
+import type { SyncedObject } from './synced-objects.ts';
+
+export interface ObjectContent extends ReturnType<typeof objectEntries> {
+  /** The resourceVersion; undefined: the API has no such object. */
+  readonly version: string | undefined;
+}
+
+export const nothingInApi: ObjectContent = { version: undefined, entries: {}, keys: [] };
+
+export function contentRead({ location }: Pick<SyncedObject, 'location'>, object: ApiObject): ObjectContent {
+  return { version: object.metadata?.resourceVersion, ...objectEntries(location.kind, object) };
+}
+
+export interface KnownContent {
+  readonly version: string | undefined;
+  /** Bytes of all entries. */
+  readonly size: number;
+  /** All of it, where that is small. */
+  readonly content?: ObjectContent;
+  readonly hash?: string;
+}
+
+/** A bundle of a hundred CAs has less. */
+const keptBytes = 256 * 1024;
+
+export function remember(content: ObjectContent): KnownContent {
+  const { version, entries, problem } = content;
+  const size = Object.values(entries).reduce((sum, { length }) => sum + length, 0);
+  if (size <= keptBytes) return { version, size, content };
+  return { version, size, ...(problem === undefined && { hash: hashOf(entries) }) };
+}
+
+/** The content that is known, where it is kept or on disk; undefined: it must be read. */
+export function recall({ version, content, hash }: KnownContent, { files }: Scan): ObjectContent | undefined {
+  if (content !== undefined || hash === undefined) return content;
+  const published = [...files].flatMap(([name, { bytes }]) => (bytes === undefined ? [] : [[name, bytes] as const]));
+  const entries: Entries = Object.fromEntries(published);
+  return hashOf(entries) === hash ? { version, entries, keys: Object.keys(entries) } : undefined;
+}
+
+function hashOf(entries: Entries): string {
+  const hash = createHash('sha256');
+  for (const [name, bytes] of Object.entries(entries).toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+    hash.update(`${name}\0${bytes.length}\0`).update(bytes);
+  }
+  return hash.digest('hex');
+}
