@@ -20,6 +20,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
+import { initWorkerCommand } from '../../cmd/init-worker.ts';
+import { workerStatus } from '../../cmd/status-worker.ts';
 import { expiredCertificateAnnotation, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { microTime } from '../../lib/kube/objects.ts';
 import { kubeconfigOf } from '../support/certificates/kubeconfig.ts';
@@ -289,7 +291,7 @@ describe('worker NODE', () => {
   it('needs the key of the CA', async () => {
     await create('by-hand', new Date(Date.now() + hour));
     const { exit, err } = await byHand('hare', root);
-    expect(exit).toBe(2);
+    expect(exit).toBe(1);
     expect(err).toContain(`there is no "${root}/by-hand/etc/pki/ca.key"; run this on a control-plane node that has it`);
   });
 
@@ -354,7 +356,7 @@ describe('init host', () => {
     const worker = await create('control-plane', new Date(Date.now() + hour));
     await writeFile(join(worker.root, 'etc/pki/ca.key'), '');
     const { exit, err } = await init(worker);
-    expect(exit).toBe(2);
+    expect(exit).toBe(1);
     expect(err).toContain(`"${worker.root}/etc/pki/ca.key" is here, so it is a control-plane node`);
     expect(await readdir(worker.root)).not.toContain('own');
   });
@@ -362,7 +364,7 @@ describe('init host', () => {
   it('on a worker says without a token how to get one', async () => {
     const worker = await create('lonely', new Date(Date.now() + hour));
     const { exit, err } = await cli('init', 'host', '--executable=/bin/true', `--config=${worker.root}/recovery.yaml`);
-    expect(exit).toBe(2);
+    expect(exit).toBe(1);
     expect(err).toContain('which is a worker: run "kube-cert-recovery init workers" on a control-plane node');
   });
 
@@ -407,6 +409,62 @@ describe('init host', () => {
     expect(await analyze(units, ...verify)).toBe('');
     const service = join(units, 'kube-cert-recovery.service');
     expect(await analyze(units, 'security', '--offline=true', '--threshold=40', '--no-pager', service)).toBe('');
+  });
+});
+
+describe('status', () => {
+  const status = (worker: Worker, ...more: readonly string[]) => cli('status', `--config=${worker.root}/recovery.yaml`, ...more);
+
+  it('on a worker says when its certificate ends, and how a worker without units is armed', async () => {
+    const worker = await create('seen', new Date(Date.now() + 300 * 24 * hour));
+    const { exit, out, err } = await status(worker);
+    expect(exit, err).toBe(0);
+    expect(out).toMatch(
+      /^NODE CERTIFICATE +EXPIRES +RESIDUAL TIME +STATE\n.*kubelet-client-current\.pem"? +\w{3} \d\d, .* +OK$/m,
+    );
+    expect(out).toMatch(/^CERTIFICATE AUTHORITY +EXPIRES/m);
+    expect(out).toContain('Everything is as it should be.\nNotes:\n');
+    expect(out).toContain(
+      'by itself until the command has been run here that "kube-cert-recovery init workers" prints',
+    );
+    const later = await status(worker, '--at=2040-01-01', '-o', 'json');
+    expect(later.exit).toBe(3);
+    expect(JSON.parse(later.out)).toMatchObject({ node: 'seen', armed: false, status: 'recovering' });
+  });
+
+  it('says that it is armed, and that the program would ask', async () => {
+    const worker = await create('armed', new Date(Date.now() - hour));
+    const [said, unitDirectory] = [[] as string[], join(worker.root, 'systemd')];
+    const signal = AbortSignal.timeout(60_000);
+    const stdout = { write: (text: string) => said.push(text) };
+    const io = { argv: [], env: {}, cwd: root, stdout, stderr: stdout, signal };
+    const [config, workerTokenFile] = [join(worker.root, 'recovery.yaml'), join(worker.root, 'token')];
+    const line = { config, executable: '/bin/true', workerTokenFile };
+    const systemctl = async (...args: readonly string[]): Promise<void> => {
+      if (args[0] !== 'enable') return;
+      await mkdir(join(unitDirectory, 'timers.target.wants'));
+      await symlink('../kube-cert-recovery.timer', join(unitDirectory, 'timers.target.wants/kube-cert-recovery.timer'));
+    };
+    expect(await initWorkerCommand({ ...line, out: join(worker.root, 'own') }, io, { systemctl, unitDirectory })).toBe(
+      0,
+    );
+    const kubernetesDir = join(worker.root, 'etc');
+    const directories = { kubernetesDir, pkiDir: join(kubernetesDir, 'pki'), kubeletDir: worker.root };
+    said.length = 0;
+    expect(await workerStatus({ directories, output: 'table', unitDirectory }, io)).toBe(3);
+    expect(said.join('')).toContain(
+      'this worker puts it right by itself, at the latest before the kubelet starts again',
+    );
+    expect(said.join('')).toContain('Armed: an expired certificate is asked for anew before each start of the kubelet');
+    expect(said.join('')).not.toContain('Notes:');
+  });
+
+  it('says so on a machine that is neither', async () => {
+    const { exit, err } = await cli('status', '--directory=kubernetesDir=/nowhere', '--directory=pkiDir=/nowhere/pki');
+    expect(exit).toBe(1);
+    expect(err).toMatch(
+      /^Cannot find a node of kubeadm on this machine: there is neither a control plane .* nor a worker .*\n$/,
+    );
   });
 });
 
