@@ -1,7 +1,6 @@
 // `init host` and `uninstall host`: systemd units by which this machine heals itself before each start of the kubelet,
 // and while it runs.
-import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import type { ToolConfig } from '../lib/config/load.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import {
@@ -26,7 +25,7 @@ import {
 } from '../lib/install/host.ts';
 import { changesOf, none } from '../lib/install/installed-flags.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
-import { controlPlaneSign, removeWorkerToken } from '../lib/install/worker-host.ts';
+import { isWorker, removeWorkerToken } from '../lib/install/worker-host.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import { hostManifests } from '../lib/install/rbac.ts';
@@ -101,8 +100,7 @@ function keptByFile(file = ''): RecoveryError {
 
 /** Throws PreconditionFailed. */
 function refuseWorker({ kubernetesDir = '', pkiDir = '' }: Readonly<Record<string, string>>): void {
-  const isNode = existsSync(join(kubernetesDir, 'kubelet.conf'));
-  if (!isNode || controlPlaneSign({ kubernetesDir, pkiDir }) !== undefined) return;
+  if (!isWorker({ kubernetesDir, pkiDir })) return;
   const message =
     `Cannot find a control plane of kubeadm on this machine, which is a worker: run "${nextCommand('init workers')}" on a ` +
     'control-plane node, and here the command that it prints';

@@ -1,5 +1,5 @@
 // The command without a name: runs modes. From here on all that happens is told by log lines.
-import { systemClock } from '../lib/clock.ts';
+import { type Clock, systemClock } from '../lib/clock.ts';
 import { parseRunConfig } from '../lib/config/load.ts';
 import type { Config } from '../lib/config/load.ts';
 import { writesToJournal } from '../lib/host/systemd.ts';
@@ -17,13 +17,15 @@ function summary({ inventory, ...config }: Config): Record<string, unknown> {
   return { ...config, inventory: inventory.name };
 }
 
-function stopped(log: Log, { signal }: Io): number {
+/** A single run that came to its end is no news: a timer starts one each minute. */
+function stopped(log: Log, { signal }: Io, level: 'debug' | 'info'): number {
   const reason: unknown = signal.reason;
-  log.info('process.stopped', signal.aborted && typeof reason === 'string' ? { signal: reason } : {});
+  const asked = signal.aborted && typeof reason === 'string' ? { signal: reason } : {};
+  log[signal.aborted ? 'info' : level]('process.stopped', asked);
   return exitCodes.done;
 }
 
-export async function runCommand(line: CommandLine, io: Io): Promise<number> {
+export async function runCommand(line: CommandLine, io: Io, clock: Clock = systemClock): Promise<number> {
   const { config, leftOut } = parseRunConfig(configInput(line, io));
   const log = createLog({ ...config.log, write: (text) => void io.stderr.write(text) });
   // A timer starts a single pass every minute, and nearly all of them find nothing to do.
@@ -35,19 +37,19 @@ export async function runCommand(line: CommandLine, io: Io): Promise<number> {
   try {
     const { runModes } = await import('./modes.ts');
     const met = await runModes(config, {
-      clock: systemClock,
+      clock,
       log,
       signal: io.signal,
       builtAt,
       isOfUnit: writesToJournal(io.env),
     });
     const unmet = config.once ? [...met, ...wrong] : met;
-    if (io.signal.aborted || unmet.length === 0) return stopped(log, io);
+    if (io.signal.aborted || unmet.length === 0) return stopped(log, io, level);
     log.error('process.failed', { err: unmet.map(({ message }) => message).join('; ') });
     return exitOfUnmet(unmet);
   } catch (err) {
     if (io.signal.aborted && (err === io.signal.reason || (err instanceof Error && err.name === 'AbortError'))) {
-      return stopped(log, io);
+      return stopped(log, io, level);
     }
     return exitOfFailure(err, log);
   }

@@ -10,6 +10,7 @@ import { installedCommand, missingUnits } from '../lib/install/host-apply.ts';
 import { starterText } from '../lib/install/host.ts';
 import { withInstalled } from '../lib/install/installed-flags.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
+import { isWorker, requireNode } from '../lib/install/worker-host.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { bootId } from '../lib/host/proc.ts';
 import { finderOf } from '../lib/inventory/finders.ts';
@@ -22,7 +23,8 @@ import { componentsOf } from '../lib/restart/decide.ts';
 import { formerHere } from '../lib/restart/former-files.ts';
 import { waitingServices } from '../lib/restart/host-restarts.ts';
 import { Markers } from '../lib/restart/markers.ts';
-import { renderNode, type StatusFormat } from '../lib/status/print.ts';
+import { renderNode } from '../lib/status/print.ts';
+import type { StatusFormat } from '../lib/status/structured.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { withNotedLife } from './cluster-life.ts';
@@ -75,7 +77,7 @@ export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   const { inventory } = config;
   const isOfMachine = finderOf(inventory)?.looksAt === 'machine';
   if (isOfMachine && inventory.artefacts.every(({ location }) => isFile(location)))
-    return nodeStatus(config, { ...options, given: sameMachine(typed, io.cwd) }, io);
+    return machineStatus(config, { ...options, given: sameMachine(typed, io.cwd) }, io);
   const { clusterStatus } = await import('./status-api.ts');
   return clusterStatus(config, options, io);
 }
@@ -83,6 +85,19 @@ export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
 interface NodeRequest extends StatusRequest {
   /** What was typed, or told to the units, of the machine that is meant. */
   readonly given: Given;
+}
+
+/** A worker holds no CA key: of it there is another report. */
+async function machineStatus(config: ToolConfig, options: NodeRequest, io: Io): Promise<number> {
+  const { inventory, environment } = config;
+  const { kubernetesDir = '', pkiDir = '', kubeletDir = '' } = allDirectories(inventory, environment.directories ?? {});
+  const isKubeadm = inventory.discover === 'kubeadm';
+  if (isKubeadm && isWorker({ kubernetesDir, pkiDir })) {
+    const { workerStatus } = await import('./status-worker.ts');
+    return workerStatus({ ...options, directories: { kubernetesDir, pkiDir, kubeletDir } }, io);
+  }
+  if (isKubeadm && process.getuid?.() === 0) requireNode({ kubernetesDir, pkiDir });
+  return nodeStatus(config, options, io);
 }
 
 /** Files of this machine: works with no API. Only one that is adopted has objects and containers there besides. */

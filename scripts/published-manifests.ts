@@ -8,6 +8,7 @@ import { defaultNamespace } from '../lib/install/accounts.ts';
 import { manifestsDirectories, renderHost } from '../lib/install/host.ts';
 import { approverDeployment, approverStaticPod } from '../lib/install/approver-pod.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
+import { besideOperatorsMachineConfig, besideOperatorsPod } from '../lib/install/openshift-beside.ts';
 import { approverInstallManifests, installManifests, podSyncers, type RbacOptions } from '../lib/install/rbac.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { loadPreset } from '../lib/inventory/preset.ts';
@@ -15,7 +16,6 @@ import { allDirectories } from '../lib/inventory/located.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { kubeletSignerNames } from '../lib/well-known.ts';
 import { toYaml } from '../lib/yaml.ts';
-import { besideOperatorsMachineConfig, besideOperatorsPod } from './openshift-beside.ts';
 import { openshiftContainers } from './openshift-containers.ts';
 
 const preset = 'kubernetes';
@@ -124,8 +124,10 @@ function besideOperators(): Readonly<Record<string, string>> {
 # A static pod beside OpenShift's operators: it makes what has expired anew, and approves kubelets' requests.
 ${about}${pod}`,
     'openshift/machine-config.yaml': `\
-# The MachineConfig that brings beside-operators.yaml to each control-plane node.
-${about}${toYaml(besideOperatorsMachineConfig(pod))}`,
+# The MachineConfig that brings beside-operators.yaml to each control-plane node, as
+# "kube-cert-recovery init openshift --image=${image}" prints it: run that with your image.
+# In this file it stands where no editor finds it (base64).
+${toYaml(besideOperatorsMachineConfig(pod))}`,
   };
 }
 

@@ -186,6 +186,9 @@ const flagTable = {
       help: 'image of this program, as the container runtime of this machine knows it (default: no static pod is written)',
     },
   },
+  'init openshift': {
+    '--image <reference>': { help: 'image of this program, as every control-plane node can pull it' },
+  },
   'init host': {
     '--executable <file>': { help: 'program that the units start (default: this one)' },
     '--worker-token-file <file>': { help: 'on a worker: the token that init workers has printed; /dev/stdin reads it' },

@@ -11,6 +11,8 @@ import { RecoveryError, systemCode } from '../errors.ts';
 import { runSystemctl, systemdRuns } from '../host/systemd.ts';
 import { type HostService, usualServices } from '../well-known.ts';
 import { isThere, removeFile } from './existing-files.ts';
+import { defaultDirectory, hostLayout, workerTokenFile } from './layout.ts';
+import { workerMode, workerUnitPaths } from './worker-units.ts';
 import { defaultUnitDirectory, dropInOf, serviceName, timerName, type UnitFile, unitPaths } from './host.ts';
 
 /** Runs `systemctl` with these arguments. Throws WriteFailed when it fails. */
@@ -96,7 +98,24 @@ export function missingUnits(
   directory: string = defaultUnitDirectory,
   before: readonly HostService[] = usualServices,
 ): readonly string[] {
-  const absent = unitPaths(directory, before).find((path) => !existsSync(path));
+  return missingOf(unitPaths(directory, before), directory, before);
+}
+
+/** The same on a worker, with the token that its units ask with. */
+export function missingWorkerUnits(directory: string = defaultUnitDirectory): readonly string[] {
+  const missing = missingOf(workerUnitPaths(directory), directory, usualServices);
+  const words = installedCommand(directory);
+  if (missing.length === 0 && words[1] !== workerMode)
+    return [`"${join(directory, serviceName)}" is not that of a worker`];
+  const flag = '--worker-token-file=';
+  const token =
+    words.find((word) => word.startsWith(flag))?.slice(flag.length) ?? workerTokenFile(hostLayout(defaultDirectory));
+  const hasToken = readText(token).trim() !== '';
+  return [...missing, ...(hasToken || missing.length > 0 ? [] : [`the token "${token}" is absent or empty`])];
+}
+
+function missingOf(paths: readonly string[], directory: string, before: readonly HostService[]): readonly string[] {
+  const absent = paths.find((path) => !existsSync(path));
   if (absent !== undefined) return [`"${absent}" is absent`];
   const link = join(directory, 'timers.target.wants', timerName);
   const program = programIn(readText(join(directory, dropInOf(before[0] ?? 'kubelet.service'))));

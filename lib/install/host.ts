@@ -160,7 +160,11 @@ CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_SYS_PTRACE
 
 /** Of all services. */
 export function sandbox(writable: readonly string[]): string {
-  return `ProtectSystem=strict
+  return `# A timer starts this each minute: systemd's own lines (Starting, Finished, Deactivated, "was skipped because of an unmet
+# condition": info) are left out. Those of the program are of the level below, and its failure is a warning.
+LogLevelMax=notice
+SyslogLevel=notice
+ProtectSystem=strict
 ReadWritePaths=${writable.map((path) => quoted(`-${path}`)).join(' ')}
 # Locks and notes; they outlive the run.
 RuntimeDirectory=kube-cert-recovery

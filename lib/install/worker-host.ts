@@ -58,11 +58,30 @@ export async function removeWorkerToken(directory: string, dryRun: boolean): Pro
   return [own];
 }
 
+type Directories = Record<'kubernetesDir' | 'pkiDir', string>;
+
+/** A machine that has joined and is no control plane, nor one of etcd alone. */
+export function isWorker({ kubernetesDir, pkiDir }: Directories): boolean {
+  const isOfEtcd = existsSync(join(kubernetesDir, 'manifests/etcd.yaml'));
+  return hasKubelet(kubernetesDir) && !isOfEtcd && controlPlaneSign({ kubernetesDir, pkiDir }) === undefined;
+}
+
+const hasKubelet = (kubernetesDir: string): boolean => existsSync(join(kubernetesDir, 'kubelet.conf'));
+
+/** Whoever is not root may not see all signs. Throws PreconditionFailed. */
+export function requireNode({ kubernetesDir, pkiDir }: Directories): void {
+  const signs = ['manifests', 'kubelet.conf', 'controller-manager.conf', 'scheduler.conf'].map((name) =>
+    join(kubernetesDir, name),
+  );
+  if (signs.some((path) => existsSync(path)) || controlPlaneSign({ kubernetesDir, pkiDir }) !== undefined) return;
+  const message =
+    `Cannot find a node of kubeadm on this machine: there is neither a control plane ("${signs[0]}") nor a worker ` +
+    `("${signs[1]}"); say where the files are (--directory=kubernetesDir=...)`;
+  throw new RecoveryError('PreconditionFailed', message);
+}
+
 /** What only a control-plane node has, where it is here: such a node makes its certificates itself. */
-export function controlPlaneSign({
-  kubernetesDir,
-  pkiDir,
-}: Record<'kubernetesDir' | 'pkiDir', string>): string | undefined {
+export function controlPlaneSign({ kubernetesDir, pkiDir }: Directories): string | undefined {
   const signs = [
     join(pkiDir, 'ca.key'),
     join(kubernetesDir, 'manifests/kube-apiserver.yaml'),

@@ -26,6 +26,9 @@ export interface WorkerUnits {
   readonly unitDirectory?: string | undefined;
 }
 
+/** What the units of a worker run. */
+export const workerMode = 'renew-worker';
+
 /** How long a start of the kubelet is held up for the API; the limit of systemd's `timeout` stands behind it. */
 const startWaitSeconds = longestSeconds - 5;
 /** When the timer's run ends, the next minute starts another one. */
@@ -33,8 +36,11 @@ const timerWaitMinutes = 5;
 
 /** What other init systems run before each start of the kubelet. */
 export function workerCommand({ executable, flags }: Pick<WorkerUnits, 'executable' | 'flags'>): readonly string[] {
-  return [executable, 'renew-worker', ...flags];
+  return [executable, workerMode, ...flags];
 }
+
+export const workerUnitPaths = (directory: string): readonly string[] =>
+  [serviceName, dropInOf('kubelet.service'), timerName].map((name) => `${directory}/${name}`);
 
 /** In the order in which they are written: what starts others comes last. */
 export function renderWorker(units: WorkerUnits): readonly UnitFile[] {

@@ -5,15 +5,12 @@ import { batchMs } from '../plan/ahead-rules.ts';
 import { programText } from '../program.ts';
 import { listed } from '../summary.ts';
 import { type Column, table } from '../table.ts';
-import { toYaml } from '../yaml.ts';
 import { expiresText, residualText } from './expiry-text.ts';
 import { formerText } from './former-text.ts';
 import { isDifferent, nodeRows, type NodeStatus, type ServedCertificate } from './node-report.ts';
 import { groupsOf, type StatusClass, type StatusReport, type StatusRow } from './report.ts';
 import { readersTable } from './readers-table.ts';
-import { nodeInfo, objectInfo } from './structured.ts';
-
-export type StatusFormat = 'table' | 'json' | 'yaml';
+import { nodeInfo, objectInfo, structured, type StatusFormat } from './structured.ts';
 
 /** Of objects in the API. */
 export function renderStatus(status: StatusReport, format: StatusFormat): string {
@@ -24,12 +21,6 @@ export function renderStatus(status: StatusReport, format: StatusFormat): string
 /** Of a kubeadm machine. */
 export function renderNode(status: NodeStatus, format: StatusFormat): string {
   return format === 'table' ? nodeTables(status) : structured(nodeInfo(status), format, 4);
-}
-
-/** As JSON has it: what is undefined is left out. */
-function structured(info: object, format: Exclude<StatusFormat, 'table'>, indent: number): string {
-  const json = JSON.stringify(info, undefined, indent);
-  return format === 'json' ? `${json}\n` : toYaml(JSON.parse(json));
 }
 
 /** The last line: the version that made this report. */

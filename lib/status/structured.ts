@@ -3,11 +3,21 @@
 // (`.certificates[?(@.residualTime<604800)]`), with keys of ours beside them. In the order in which they are printed; what
 // is undefined is left out there. Pure.
 import type { NodeStatus, ServedCertificate } from './node-report.ts';
+import type { WorkerRow, WorkerStatus } from './worker-state.ts';
 import { program } from '../program.ts';
 import type { FormerFile } from '../restart/loaded.ts';
 import { formerText } from './former-text.ts';
 import { groupsOf, type StatusReport, type StatusRow } from './report.ts';
 import { apiVersion } from '../well-known.ts';
+import { toYaml } from '../yaml.ts';
+
+export type StatusFormat = 'table' | 'json' | 'yaml';
+
+/** As JSON has it: what is undefined is left out. */
+export function structured(info: object, format: Exclude<StatusFormat, 'table'>, indent: number): string {
+  const json = JSON.stringify(info, undefined, indent);
+  return format === 'json' ? `${json}\n` : toYaml(JSON.parse(json));
+}
 
 export function objectInfo(status: StatusReport): object {
   const { certificates, authorities, others } = groupsOf(status);
@@ -94,7 +104,37 @@ function nodeEntry(row: StatusRow): object {
   };
 }
 
-const residualSeconds = ({ residualMs = 0 }: StatusRow): number => Math.trunc(residualMs / 1000);
+/** Of a worker, with the same kind and version. */
+export function workerInfo(status: WorkerStatus): object {
+  const { client, authorities, node, at, isArmed, problems, notes, class: state } = status;
+  return {
+    kind: 'CertificateExpirationInfo',
+    apiVersion: 'output.kubeadm.k8s.io/v1alpha3',
+    nodeCertificates: [workerEntry(client)],
+    certificateAuthorities: authorities.map(workerEntry),
+    node,
+    at: time(at),
+    status: state,
+    armed: isArmed,
+    problems,
+    notes,
+    program,
+  };
+}
+
+function workerEntry(row: WorkerRow): object {
+  const { location, state, notBefore, notAfter } = row;
+  return {
+    name: location,
+    expirationDate: notAfter === undefined ? null : time(notAfter),
+    residualTime: residualSeconds(row),
+    missing: state === 'MISSING',
+    state,
+    notBefore: notBefore && time(notBefore),
+  };
+}
+
+const residualSeconds = ({ residualMs = 0 }: Pick<StatusRow, 'residualMs'>): number => Math.trunc(residualMs / 1000);
 
 const decisionOf = ({ action, reason, message }: StatusRow): object => ({ action, reason, message });
 

@@ -26,15 +26,30 @@ describe('beside the operators', () => {
   );
 
   it('the MachineConfig brings this very pod', () => {
-    const config = parseYaml(page('manifests/openshift/machine-config.yaml')) as {
-      readonly spec: { readonly config: { readonly storage: { readonly files: readonly [IgnitionFile] } } };
-    };
+    const config = parseYaml(page('manifests/openshift/machine-config.yaml')) as MachineConfig;
     const [{ path, contents }] = config.spec.config.storage.files;
     expect(path).toBe('/etc/kubernetes/manifests/kube-cert-recovery.yaml');
     const [, content = ''] = /^data:;base64,(.*)$/.exec(contents.source) ?? [];
     expect(parseYaml(Buffer.from(content, 'base64').toString())).toEqual(pod);
   });
 });
+
+it('init openshift, as the page has it, puts the image into every container of the pod that the MachineConfig brings', async () => {
+  const [, command = '', image = ''] =
+    /^kube-cert-recovery (init openshift --image=(\S+)) > /m.exec(page('docs/openshift.md')) ?? [];
+  const said = await saidBy(command.split(' '));
+  expect(said).not.toContain('example.com/kube-cert-recovery:0.1.0\n');
+  const { spec } = parseYaml(said) as MachineConfig;
+  const [, content = ''] = /^data:;base64,(.*)$/.exec(spec.config.storage.files[0].contents.source) ?? [];
+  const brought = parseYaml(Buffer.from(content, 'base64').toString()) as { spec: { containers: { image: string }[] } };
+  expect(brought.spec.containers.map((one) => one.image)).toEqual(pod.spec.containers.map(() => image));
+  expect({ ...brought, spec: undefined }).toEqual({ ...pod, spec: undefined });
+  expect(await saidBy(['init', 'openshift'])).toContain('--image: is required');
+});
+
+interface MachineConfig {
+  readonly spec: { readonly config: { readonly storage: { readonly files: readonly [IgnitionFile] } } };
+}
 
 interface IgnitionFile {
   readonly path: string;

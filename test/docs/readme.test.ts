@@ -86,8 +86,6 @@ describe('log events', () => {
     const calls = [...code.matchAll(/\.(debug|info|warn|error)\(\s*'([a-z]+\.[a-zA-Z]+)'/gi)];
     for (const [, level = '', event = ''] of calls) {
       const row = documented.find(([name]) => name === `\`${event}\``);
-      // the end of one mode, not of the process
-      if (event === 'process.stopped' && level === 'debug') continue;
       expect(row?.[1]?.split(', '), event).toContain(level);
     }
     expect(calls.length).toBeGreaterThan(30);

@@ -144,8 +144,8 @@ describe('init host', () => {
       '--directory=pkiDir=/nowhere',
       '--directory=kubernetesDir=/nowhere',
     );
-    expect(exit).toBe(2);
-    expect(err).toContain('Cannot find a control plane of kubeadm on this machine');
+    expect(exit).toBe(1);
+    expect(err).toMatch(/^Cannot find a control plane of kubeadm on this machine.*\n$/);
   });
 });
 

@@ -29,6 +29,7 @@ import type { Tool } from '../support/cluster/recovery-world.ts';
 import { Worker, type WorkerFiles } from '../support/cluster/worker-machine.ts';
 import { eventually } from '../support/eventually.ts';
 import { authorityStory } from './worker-authority-story.ts';
+import { statusStory } from './worker-status-story.ts';
 
 const namespace = 'kube-cert-recovery';
 const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
@@ -289,7 +290,7 @@ describe('worker NODE', () => {
   it('needs the key of the CA', async () => {
     await create('by-hand', new Date(Date.now() + hour));
     const { exit, err } = await byHand('hare', root);
-    expect(exit).toBe(2);
+    expect(exit).toBe(1);
     expect(err).toContain(`there is no "${root}/by-hand/etc/pki/ca.key"; run this on a control-plane node that has it`);
   });
 
@@ -354,7 +355,7 @@ describe('init host', () => {
     const worker = await create('control-plane', new Date(Date.now() + hour));
     await writeFile(join(worker.root, 'etc/pki/ca.key'), '');
     const { exit, err } = await init(worker);
-    expect(exit).toBe(2);
+    expect(exit).toBe(1);
     expect(err).toContain(`"${worker.root}/etc/pki/ca.key" is here, so it is a control-plane node`);
     expect(await readdir(worker.root)).not.toContain('own');
   });
@@ -362,7 +363,7 @@ describe('init host', () => {
   it('on a worker says without a token how to get one', async () => {
     const worker = await create('lonely', new Date(Date.now() + hour));
     const { exit, err } = await cli('init', 'host', '--executable=/bin/true', `--config=${worker.root}/recovery.yaml`);
-    expect(exit).toBe(2);
+    expect(exit).toBe(1);
     expect(err).toContain('which is a worker: run "kube-cert-recovery init workers" on a control-plane node');
   });
 
@@ -409,6 +410,8 @@ describe('init host', () => {
     expect(await analyze(units, 'security', '--offline=true', '--threshold=40', '--no-pager', service)).toBe('');
   });
 });
+
+statusStory({ create, cli });
 
 /** Rejects when systemd-analyze is not there. */
 function analyze(units: string, ...args: readonly string[]): Promise<string> {

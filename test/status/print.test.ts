@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { renderStatus, type StatusFormat } from '../../lib/status/print.ts';
+import { renderStatus } from '../../lib/status/print.ts';
+import type { StatusFormat } from '../../lib/status/structured.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import type { WebhookFinding } from '../../lib/webhooks/intercepting.ts';
 import { parseYaml } from '../../lib/yaml.ts';

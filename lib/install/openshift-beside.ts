@@ -1,7 +1,7 @@
 // One static pod beside the operators of an OpenShift control plane: regen of the three presets, which acts on what has
 // expired only, and the approver. And the MachineConfig that brings it to the control-plane nodes. Pure.
-import { podOfMachine } from '../lib/install/approver-pod.ts';
-import { clockOfMachine, hostPath, ownContainer } from '../lib/install/own-container.ts';
+import { podOfMachine } from './approver-pod.ts';
+import { clockOfMachine, hostPath, ownContainer } from './own-container.ts';
 
 const components = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
 const podName = 'kube-cert-recovery';

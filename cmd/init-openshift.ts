@@ -1,0 +1,25 @@
+// `init openshift`: prints the MachineConfig that brings our static pod to the control-plane nodes, with the image in it. The
+// pod stands there in base64, as Ignition has files, where nobody can put an image in by hand.
+import { resolve } from 'node:path';
+import type { FlagsOf } from '../lib/config/flags.ts';
+import { defaultDirectory } from '../lib/install/layout.ts';
+import { besideOperatorsMachineConfig, besideOperatorsPod } from '../lib/install/openshift-beside.ts';
+import { problemsError } from '../lib/problems.ts';
+import { toYaml } from '../lib/yaml.ts';
+import { exitCodes } from './exit-codes.ts';
+import type { InstallLine } from './read-config.ts';
+import type { Io } from './runtime.ts';
+
+type OpenshiftLine = InstallLine & FlagsOf<'init openshift'>;
+
+export function initOpenshiftCommand({ image = '', out }: OpenshiftLine, { cwd, stdout }: Io): Promise<number> {
+  if (image === '') {
+    const message = 'is required: the image of this program, as every control-plane node can pull it';
+    throw problemsError('ConfigInvalid', 'Cannot print the MachineConfig', [
+      { path: '--image', kind: 'required', message },
+    ]);
+  }
+  const directory = out === undefined ? defaultDirectory : resolve(cwd, out);
+  stdout.write(toYaml(besideOperatorsMachineConfig(toYaml(besideOperatorsPod(image, directory)))));
+  return Promise.resolve(exitCodes.done);
+}
