@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { RecoveryError } from '../lib/errors.ts';
-import { editYaml, parseYaml, readYaml, toYaml } from '../lib/yaml.ts';
+import { componentMapping, editYaml, parseYaml, readYaml, toYaml } from '../lib/yaml.ts';
 
 const level = (n: number): string => `a${n}: &a${n} [${Array.from({ length: 10 }, () => `*a${n - 1}`).join(', ')}]\n`;
 
@@ -25,6 +25,25 @@ describe('parseYaml()', () => {
     const text = `a0: &a0 [x]\n${level(1)}${level(2)}${level(3)}${level(4)}`;
     expect(() => parseYaml(text)).toThrow('Cannot parse YAML: too many aliases');
     expect(readYaml(text).problems).toEqual([{ line: 1, message: 'Too many aliases' }]);
+  });
+});
+
+describe('parseYaml() of a text that was made to be large', () => {
+  it.each([
+    ['a list', '- a\n'.repeat(250_000), 'more than 40000 values'],
+    ['a list in brackets', `[${'1,'.repeat(500_000)}1]`, 'more than 40000 values'],
+    ['lists in lists', `${'['.repeat(500_000)}${']'.repeat(500_000)}`, 'values in more than 500 others'],
+  ])('refuses %s before it is parsed', (_title, text, problem) => {
+    expect(() => parseYaml(text)).toThrow(`Cannot parse YAML: it has ${problem}`);
+    expect(readYaml(text)).toMatchObject({ value: undefined, problems: [{ line: 1, message: `It has ${problem}` }] });
+    expect(componentMapping(text)).toBeUndefined();
+  });
+
+  it('reads one long text, and many keys', () => {
+    expect(parseYaml(`a: ${'x'.repeat(4_000_000)}\n`)).toMatchObject({ a: expect.stringMatching(/^x{9}/) as string });
+    const keys = Array.from({ length: 30_000 }, (_, at) => `k${at}: 1\n`).join('');
+    expect(Object.keys(parseYaml(keys) as object)).toHaveLength(30_000);
+    expect(() => parseYaml(`${keys}k7: 1\n`)).toThrow('DUPLICATE_KEY at line 30001');
   });
 });
 
