@@ -12,9 +12,15 @@ import {
   parseDocument,
   stringify,
   visit,
+<<<<<<< HEAD
   type YAMLError,
   YAMLParseError,
 } from 'yaml';
+=======
+  YAMLParseError,
+} from 'yaml';
+import type { YAMLError, YAMLMap } from 'yaml';
+>>>>>>> wip-api
 import { RecoveryError } from './errors.ts';
 
 interface YamlFile {
@@ -45,8 +51,29 @@ export function isYamlText(bytes: Uint8Array): boolean {
 
 const byteOrderMark = (buffer: Buffer): number => (buffer.length >= 2 ? buffer.readUInt16BE(0) : 0);
 
+/** Of what can begin a value: a kubeconfig or a manifest has hundreds. Each is an object of the package, with its text. */
+const mostValues = 40_000;
+const deepest = 500;
+
+/** Why a text is not parsed: who wrote it decides how much memory that takes. */
+function excessOf(text: string): string | undefined {
+  let values = 0;
+  let depth = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text.charAt(at);
+    if (!'\n,[]{}'.includes(char)) continue;
+    values += 1;
+    if (char === '[' || char === '{') depth += 1;
+    if (char === ']' || char === '}') depth = Math.max(depth - 1, 0);
+    if (values > mostValues) return `more than ${mostValues} values`;
+    if (depth > deepest) return `values in more than ${deepest} others`;
+  }
+  return undefined;
+}
+
 function parse(text: string) {
   const lines = new LineCounter();
+<<<<<<< HEAD
   // Keys are compared below: the package compares each with each, which takes half a minute for twenty thousand.
   const doc = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
   visit(doc, { Map: (_, { items }) => void doc.errors.push(...repeatedKeys(items)) });
@@ -63,6 +90,30 @@ function repeatedKeys(items: readonly { readonly key: unknown }[]): readonly YAM
     }
     const [start, end] = key.range ?? [0, 0];
     return [new YAMLParseError([start, end], 'DUPLICATE_KEY', 'Map keys must be unique')];
+=======
+  const excess = excessOf(text);
+  const doc = parseDocument(excess === undefined ? text : '', {
+    lineCounter: lines,
+    prettyErrors: false,
+    uniqueKeys: false, // the package compares each with each
+  });
+  if (excess !== undefined) doc.errors.push(new YAMLParseError([0, 0], 'IMPOSSIBLE', `It has ${excess}`));
+  visit(doc, { Map: (_, map) => void doc.errors.push(...repeatedKeys(map)) });
+  return { doc, lines, excess };
+}
+
+function repeatedKeys({ items }: YAMLMap): YAMLParseError[] {
+  const seen = new Set<unknown>();
+  return items.flatMap(({ key }) => {
+    if (!isScalar(key)) return [];
+    const { value, range } = key;
+    if (seen.has(value)) {
+      const [from = 0, to = 0] = range ?? [];
+      return [new YAMLParseError([from, to], 'DUPLICATE_KEY', 'Map keys must be unique')];
+    }
+    seen.add(value);
+    return [];
+>>>>>>> wip-api
   });
 }
 
@@ -112,7 +163,8 @@ export const isMapping = (value: unknown): value is Mapping =>
 
 /** The value of a YAML or JSON text. Throws MaterialInvalid, without a word of the text. */
 export function parseYaml(text: string): unknown {
-  const { doc, lines } = parse(text);
+  const { doc, lines, excess } = parse(text);
+  if (excess !== undefined) throw new RecoveryError('MaterialInvalid', `Cannot parse YAML: it has ${excess}`);
   const [first] = doc.errors;
   if (first !== undefined) {
     const { line, col } = lines.linePos(first.pos[0]);
@@ -139,7 +191,7 @@ export function yamlMapping(text: string): Mapping | undefined {
  */
 export function componentMapping(text: string): Mapping | undefined {
   const strict = yamlMapping(text);
-  if (strict !== undefined) return strict;
+  if (strict !== undefined || excessOf(text) !== undefined) return strict;
   const documents = [...parseAllDocuments(text, { prettyErrors: false, uniqueKeys: false })];
   if (documents.some(({ errors }) => errors.length > 0)) return undefined;
   const values = documents.map((doc) => valueOf(doc).value).filter((value) => value !== null);

@@ -28,6 +28,7 @@ describe('parseYaml()', () => {
   });
 });
 
+<<<<<<< HEAD
 describe('what others write', () => {
   // Where each key is compared with each, so many take minutes.
   it('has as many keys as it likes', () => {
@@ -44,6 +45,24 @@ describe('what others write', () => {
     expect(() => parseYaml(text)).toThrow('Cannot parse YAML: RESOURCE_EXHAUSTION');
     expect(readYaml(text).problems).not.toEqual([]);
     expect(componentMapping(text)).toBeUndefined();
+=======
+describe('parseYaml() of a text that was made to be large', () => {
+  it.each([
+    ['a list', '- a\n'.repeat(250_000), 'more than 40000 values'],
+    ['a list in brackets', `[${'1,'.repeat(500_000)}1]`, 'more than 40000 values'],
+    ['lists in lists', `${'['.repeat(500_000)}${']'.repeat(500_000)}`, 'values in more than 500 others'],
+  ])('refuses %s before it is parsed', (_title, text, problem) => {
+    expect(() => parseYaml(text)).toThrow(`Cannot parse YAML: it has ${problem}`);
+    expect(readYaml(text)).toMatchObject({ value: undefined, problems: [{ line: 1, message: `It has ${problem}` }] });
+    expect(componentMapping(text)).toBeUndefined();
+  });
+
+  it('reads one long text, and many keys', () => {
+    expect(parseYaml(`a: ${'x'.repeat(4_000_000)}\n`)).toMatchObject({ a: expect.stringMatching(/^x{9}/) as string });
+    const keys = Array.from({ length: 30_000 }, (_, at) => `k${at}: 1\n`).join('');
+    expect(Object.keys(parseYaml(keys) as object)).toHaveLength(30_000);
+    expect(() => parseYaml(`${keys}k7: 1\n`)).toThrow('DUPLICATE_KEY at line 30001');
+>>>>>>> wip-api
   });
 });
 

@@ -4,7 +4,7 @@
 import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason } from '../kube/events.ts';
 import type { LogFields } from '../log.ts';
-import { shellWord } from '../shell-word.ts';
+import { shellWord } from '../next-command.ts';
 import type { PendingReason, ApprovalVerdict } from './judge.ts';
 import { batchEveryMs, mostAtOnce, type RequestSummary } from './batch.ts';
 import type { OtherRequest } from './other-requesters.ts';

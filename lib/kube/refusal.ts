@@ -47,7 +47,8 @@ const causes: readonly Cause[] = [
   {
     pattern: /violates PodSecurity "([^"]+)"/, // pod-security-admission
     code: 'KubeRejected',
-    says: (name) => `the Pod Security level "${name}" of its namespace denies it; give the namespace a level that allows it`,
+    says: (name) =>
+      `the Pod Security level "${name}" of its namespace denies it; give the namespace a level that allows it`,
   },
   {
     pattern: /field is immutable/, // pkg/apis/core/validation, of a Secret or a ConfigMap, or of a Secret's type

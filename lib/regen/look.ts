@@ -78,8 +78,8 @@ interface Seen {
 
 export function createLook(options: LookOptions & { readonly journal: Journal }): Look {
   const { policy, clock, signal, journal, dryRun, keyPool, keyAlgorithm } = options;
-  const kept = new KeptReads(withKnownEntries(options.store, options.resolved), clock);
-  const { store } = kept;
+  const reads = new KeptReads(withKnownEntries(options.store, options.resolved), clock);
+  const { store } = reads;
   // Empty and not undefined: what contradicts itself at the first look may be another writer's work, too.
   let previous: Facts = new Map();
   let unfinished = noOwnWork;
@@ -98,7 +98,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
       asks ? options.namesInApi?.(signal) : undefined,
       gather({ ...options, store, now: clock.now(), readAt: () => clock.now(), only, previous }),
     ]);
-    kept.keep(options.resolved, gathered);
+    reads.keep(options.resolved, gathered);
     const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
     const sight = { resolved, gathered, unread: names?.unread ?? 0 };
     if (signal.aborted) {

@@ -83,8 +83,8 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
   let askedAt = steadyMs(clock);
   for (;;) {
     const timeoutMs = Math.min(longestRequestMs, Math.max(until - steadyMs(clock), awayMs));
-    const look = lookAndTry({ ...asking, name, body, isThere, timeoutMs, expired });
-    const answer = await unlessAway(look);
+    const looking = lookAndTry({ ...asking, name, body, isThere, timeoutMs, expired });
+    const answer = await unlessAway(looking);
     const isAway = answer instanceof RecoveryError;
     if (isAway) {
       if (isCode(answer, 'KubeNotFound')) isThere = false; // somebody has deleted it

@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
-import { shellWord } from '../shell-word.ts';
+import { shellWord } from '../next-command.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';

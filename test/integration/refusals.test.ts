@@ -64,16 +64,16 @@ afterAll(async () => {
   await rm(scratch, { recursive: true, force: true });
 });
 
-const namespaces: string[] = [];
-async function namespace(metadata: object = {}): Promise<string> {
-  const name = `refusing-${namespaces.push('')}`;
+let namespaces = 0;
+async function newNamespace(metadata: object = {}): Promise<string> {
+  const name = `refusing-${(namespaces += 1)}`;
   await make('/api/v1/namespaces', { metadata: { name, ...metadata } });
   return name;
 }
 
 describe('a refusal of a real API server', () => {
   it('for a quota that is used up names it', async () => {
-    const name = await namespace();
+    const name = await newNamespace();
     const quotas = `/api/v1/namespaces/${name}/resourcequotas`;
     await make(quotas, { metadata: { name: 'few' }, spec: { hard: { secrets: '1' } } });
     const uncounted = await refusalOf(creating(name, 'uncounted'));
@@ -94,7 +94,7 @@ describe('a refusal of a real API server', () => {
   });
 
   it('in a namespace that is being deleted says so', async () => {
-    const name = await namespace();
+    const name = await newNamespace();
     // Without kube-controller-manager its end never comes.
     await controlPlane.admin(`/api/v1/namespaces/${name}`, { method: 'DELETE' });
     expect(await refusalOf(creating(name, 'late'))).toMatchObject({
@@ -104,7 +104,7 @@ describe('a refusal of a real API server', () => {
   });
 
   it('of what is immutable says so', async () => {
-    const name = await namespace();
+    const name = await newNamespace();
     await make(secretsOf(name), secretNamed('fixed', { immutable: true }));
     const changed = { stringData: { leak: `${leak}-2` } };
     expect(await refusalOf(creating(name, 'fixed', changed))).toMatchObject({
@@ -114,7 +114,7 @@ describe('a refusal of a real API server', () => {
   });
 
   it('of what has changed since says so', async () => {
-    const name = await namespace();
+    const name = await newNamespace();
     await make(secretsOf(name), secretNamed('moving'));
     const body = secretNamed('moving', { metadata: { name: 'moving', resourceVersion: '1' } });
     const refused = await refusalOf({ method: 'PUT', path: `${secretsOf(name)}/moving`, body });
@@ -125,7 +125,7 @@ describe('a refusal of a real API server', () => {
   });
 
   it('because of another field manager names it', async () => {
-    const name = await namespace();
+    const name = await newNamespace();
     await controlPlane.admin(`${secretsOf(name)}?fieldManager=somebody`, {
       method: 'POST',
       body: { ...secretNamed('shared'), stringData: undefined, data: { leak: Buffer.from(leak).toString('base64') } },
@@ -139,7 +139,7 @@ describe('a refusal of a real API server', () => {
   });
 
   it('by a policy names it', async () => {
-    const name = await namespace();
+    const name = await newNamespace();
     const kinds = '/apis/admissionregistration.k8s.io/v1';
     await make(`${kinds}/validatingadmissionpolicies`, {
       metadata: { name: 'nothing-new' },
@@ -173,7 +173,7 @@ describe('a refusal of a real API server', () => {
   });
 
   it('by a webhook that does not answer names it', async () => {
-    const name = await namespace();
+    const name = await newNamespace();
     await make('/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations', {
       metadata: { name: 'silent' },
       webhooks: [
@@ -200,7 +200,7 @@ describe('a refusal of a real API server', () => {
   });
 
   it('by Pod Security names the level', async () => {
-    const name = await namespace({ labels: { 'pod-security.kubernetes.io/enforce': 'restricted' } });
+    const name = await newNamespace({ labels: { 'pod-security.kubernetes.io/enforce': 'restricted' } });
     await make(`/api/v1/namespaces/${name}/serviceaccounts`, { metadata: { name: 'default' } });
     const pod = {
       metadata: { name: 'rooted' },
@@ -214,7 +214,7 @@ describe('a refusal of a real API server', () => {
   });
 
   it('for a right that is missing names the user, and who grants it', async () => {
-    const name = await namespace();
+    const name = await newNamespace();
     const accounts = `/api/v1/namespaces/${name}/serviceaccounts`;
     await make(accounts, { metadata: { name: 'poor' } });
     const { body } = await controlPlane.admin(`${accounts}/poor/token`, { method: 'POST', body: { spec: {} } });
