@@ -12,15 +12,9 @@ import {
   parseDocument,
   stringify,
   visit,
-<<<<<<< HEAD
-  type YAMLError,
-  YAMLParseError,
-} from 'yaml';
-=======
   YAMLParseError,
 } from 'yaml';
 import type { YAMLError, YAMLMap } from 'yaml';
->>>>>>> wip-api
 import { RecoveryError } from './errors.ts';
 
 interface YamlFile {
@@ -73,24 +67,6 @@ function excessOf(text: string): string | undefined {
 
 function parse(text: string) {
   const lines = new LineCounter();
-<<<<<<< HEAD
-  // Keys are compared below: the package compares each with each, which takes half a minute for twenty thousand.
-  const doc = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
-  visit(doc, { Map: (_, { items }) => void doc.errors.push(...repeatedKeys(items)) });
-  return { doc, lines };
-}
-
-function repeatedKeys(items: readonly { readonly key: unknown }[]): readonly YAMLParseError[] {
-  const seen = new Set<unknown>();
-  return items.flatMap(({ key }) => {
-    if (!isScalar(key)) return [];
-    if (!seen.has(key.value)) {
-      seen.add(key.value);
-      return [];
-    }
-    const [start, end] = key.range ?? [0, 0];
-    return [new YAMLParseError([start, end], 'DUPLICATE_KEY', 'Map keys must be unique')];
-=======
   const excess = excessOf(text);
   const doc = parseDocument(excess === undefined ? text : '', {
     lineCounter: lines,
@@ -113,7 +89,6 @@ function repeatedKeys({ items }: YAMLMap): YAMLParseError[] {
     }
     seen.add(value);
     return [];
->>>>>>> wip-api
   });
 }
 

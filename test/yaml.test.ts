@@ -28,24 +28,6 @@ describe('parseYaml()', () => {
   });
 });
 
-<<<<<<< HEAD
-describe('what others write', () => {
-  // Where each key is compared with each, so many take minutes.
-  it('has as many keys as it likes', () => {
-    const keys = Array.from({ length: 100_000 }, (_, at) => `key${at}: 1\n`).join('');
-    expect(Object.keys(parseYaml(keys) as object)).toHaveLength(100_000);
-    expect(() => parseYaml(`${keys}key7: 2\n`)).toThrow('DUPLICATE_KEY at line 100001, column 1');
-  });
-
-  it.each([
-    ['lists', '['.repeat(60_000) + ']'.repeat(60_000)],
-    ['mappings', '{a: '.repeat(30_000) + '}'.repeat(30_000)],
-    ['indentation', Array.from({ length: 3000 }, (_, at) => `${' '.repeat(at)}a:\n`).join('')],
-  ])('is refused where %s are nested without end, and ends nothing', (_what, text) => {
-    expect(() => parseYaml(text)).toThrow('Cannot parse YAML: RESOURCE_EXHAUSTION');
-    expect(readYaml(text).problems).not.toEqual([]);
-    expect(componentMapping(text)).toBeUndefined();
-=======
 describe('parseYaml() of a text that was made to be large', () => {
   it.each([
     ['a list', '- a\n'.repeat(250_000), 'more than 40000 values'],
@@ -62,7 +44,6 @@ describe('parseYaml() of a text that was made to be large', () => {
     const keys = Array.from({ length: 30_000 }, (_, at) => `k${at}: 1\n`).join('');
     expect(Object.keys(parseYaml(keys) as object)).toHaveLength(30_000);
     expect(() => parseYaml(`${keys}k7: 1\n`)).toThrow('DUPLICATE_KEY at line 30001');
->>>>>>> wip-api
   });
 });
 
