@@ -3,6 +3,7 @@
 // This room has its own DER reader and node:crypto beside @peculiar/x509, which only writes (encode.ts): to load the package
 // costs about 10 MB and 50 ms, which a process that reads and never signs does not pay; and what is read here must be what
 // Go accepts, to the bit, where other parsers take more.
+import type { NameConstraints } from './name-constraints.ts';
 import { hash, X509Certificate } from 'node:crypto';
 import { errorText } from '../errors.ts';
 import { type CertificateFields, readCertificateFields } from './certificate-fields.ts';
@@ -55,6 +56,10 @@ export interface CertificateFacts {
   readonly signedBy: readonly string[];
   /** Older Go loads it and newer Go does not: since which release, and why (extensions.ts). It is no damage. */
   readonly newerGo?: string;
+  /** Why every verifier refuses it as a leaf, whoever has signed it (verify.ts); a sentence without its end. */
+  readonly refused?: string;
+  /** Of a CA: which names it may sign certificates for. */
+  readonly nameConstraints?: NameConstraints;
   /** Of a CA: its own signature is wrong (damage.ts). It vouches for nothing. */
   readonly isDamaged?: true;
 }
@@ -143,6 +148,7 @@ function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateF
     ...(restricted && { usages: extendedKeyUsage.map((oid) => usageNames.get(oid) ?? oid) }),
     ...(key !== undefined && { key }),
     ...(refusal !== undefined && { newerGo: `Go ${refusal.since} and newer refuse it: ${refusal.problem}` }),
+    ...(fields.nameConstraints !== undefined && { nameConstraints: fields.nameConstraints }),
     signedBy: [],
   };
 }

@@ -51,6 +51,15 @@ export function verifyChain(question: ChainQuestion): ChainAnswer {
   return reason === undefined ? { ok: true } : { ok: false, reason };
 }
 
+/** Why every verifier refuses the leaf, whoever has signed it and whatever it is used for; undefined: none must. */
+export function leafRefusal(leaf: Certificate): string | undefined {
+  if (hasInsecureHash(leaf)) return 'it is signed with an insecure hash (MD5 or SHA-1)';
+  const [unknown] = leaf.fields.unknownCritical;
+  if (unknown !== undefined) return `it has the unknown critical extension ${unknown}`;
+  const bits = weakRsaBits(leaf);
+  return bits === undefined ? undefined : `it has an RSA key of ${bits} bits, wanted ${leastVerifiedBits} at least`;
+}
+
 /** Whether `parent` has the name that `child` calls its issuer and its key made `child`'s signature. */
 export function signatureMatches(child: Certificate, parent: Certificate): boolean {
   return child.fields.issuer.der.equals(parent.fields.subject.der) && isSignedByKey(child, parent);
@@ -142,13 +151,16 @@ function policyProblem(certificate: Certificate, below: number): string | undefi
 }
 
 /** Go refuses to verify with a smaller key (crypto/rsa, 1.24); a leaf's verifies the handshake. */
-const leastRsaBits = 1024;
+export const leastVerifiedBits = 1024;
+
+function weakRsaBits({ facts: { key } }: Certificate): number | undefined {
+  return key?.name === 'RSA' && key.bits < leastVerifiedBits ? key.bits : undefined;
+}
 
 function keyProblem(certificate: Certificate): string | undefined {
-  const { asymmetricKeyType, asymmetricKeyDetails } = certificate.x509.publicKey;
-  const bits = asymmetricKeyDetails?.modulusLength ?? leastRsaBits;
-  if (asymmetricKeyType !== 'rsa' || bits >= leastRsaBits) return undefined;
-  return `${nameOf(certificate)} has an RSA key of ${bits} bits, wanted ${leastRsaBits} at least`;
+  const bits = weakRsaBits(certificate);
+  if (bits === undefined) return undefined;
+  return `${nameOf(certificate)} has an RSA key of ${bits} bits, wanted ${leastVerifiedBits} at least`;
 }
 
 function constrainedProblem(chain: Chain, parent: Certificate): string | undefined {

@@ -20,7 +20,8 @@ import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
 import { ofOtherNode, ofOthers, sharedKeyLost, signedByOthers } from './others-rules.ts';
 import { damagedForGood, endingSigner, notMadeHere, onOtherMachines, signerFromCopies } from './lost-signer-rules.ts';
-import { authorityDiffers, holds, isKeyElsewhere, notTrusted, unfit } from './trust-rules.ts';
+import { authorityDiffers, constrainedNames, holds, isKeyElsewhere, namesNotPermitted } from './trust-rules.ts';
+import { notTrusted, unfit } from './trust-rules.ts';
 
 export const certificateIs = (
   ...checks: readonly ((at: PairCase, certificate: CertificateFacts) => Finding | undefined)[]
@@ -52,11 +53,21 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
   const leftAlone = firstOf(at, [absentAsItMayBe, superseded]);
   if (leftAlone !== undefined) return leftAlone;
   const trust = [notTrusted, authorityDiffers, signedByOthers];
-  const looks = certificateIs(notYetValid, expired, unfit, ofOtherNode, hostnameMissing, ...trust, undated, refreshDue);
+  const looks = certificateIs(
+    notYetValid,
+    expired,
+    unfit,
+    namesNotPermitted,
+    ofOtherNode,
+    hostnameMissing,
+    ...trust,
+    undated,
+    refreshDue,
+  );
   const verdict = decide(at, {
     checks: [stillUnusable, ...looks],
     otherwise: healthy,
-    obstacles: [ofOthers, sharedKeyLost, ...issuerObstacles, namesUnknown, serverUnknown, postponed],
+    obstacles: [ofOthers, sharedKeyLost, ...issuerObstacles, issuerMayNotName, namesUnknown, serverUnknown, postponed],
     renewal: renewed,
   });
   const unknown = at.artefact.namesUnknown;
@@ -211,6 +222,16 @@ function issuerCannotSign({ artefact: { issuer }, expected, now, fault }: Faulty
   const until = begins !== undefined && begins > now ? begins : laterMs(now, lookAgainMs);
   const told = `${fault.message}; its signer ${issuer} cannot be used now`;
   return (signer?.byHand === true ? bring : blocked)('SignerUnusable', told, until);
+}
+
+/** What it signed would be refused, too: a person chooses another CA, or other names. */
+function issuerMayNotName({ artefact, expected, now, fault }: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
+  const signer = expected.get(artefact.issuer ?? '');
+  const problem = signer?.certificate && constrainedNames(signer.certificate, artefact.hostnames);
+  if (problem === undefined) return undefined;
+  const wanted = `bring a certificate of a CA that may, to ${locationText(artefact.location)}, or take those names out`;
+  const told = `${fault.message}; its signer ${artefact.issuer} may not sign for its names (${problem}): ${wanted}`;
+  return bring('SignerUnusable', told, laterMs(now, lookAgainMs));
 }
 
 function issuerUnknownToReaders(at: Faulty<PairCase>): Verdict | undefined {

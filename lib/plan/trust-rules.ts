@@ -7,6 +7,8 @@ import { isFile } from '../inventory/places.ts';
 import { type Expected, type Fault, type Finding, type PairCase } from './decision.ts';
 import { settled } from './settling.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
+import { constraintProblem } from '../pki/name-constraints.ts';
+import { hostnameDer } from '../pki/names.ts';
 import { certificatesOf, isClosed } from './facts.ts';
 import { isSignedByOthers } from './others-rules.ts';
 
@@ -35,9 +37,23 @@ export function notTrusted(at: PairCase, certificate: CertificateFacts): Finding
 
 /** Its usage or its subject are of no use to its readers: they refuse it, by whichever CA it was signed. */
 export function unfit({ artefact }: PairCase, certificate: CertificateFacts): Fault | undefined {
-  const problem = artefact.kind === 'target' ? unfitness(artefact, certificate) : undefined;
+  const problem = artefact.kind === 'target' ? (certificate.refused ?? unfitness(artefact, certificate)) : undefined;
   return problem === undefined ? undefined : { reason: 'Unfit', message: problem };
 }
+
+/** Its readers refuse the names in it by the name constraints of the CA that has signed it. */
+export function namesNotPermitted(at: PairCase, { hostnames, signedBy }: CertificateFacts): Fault | undefined {
+  const signer = at.expected.get(at.artefact.issuer ?? '')?.certificate;
+  if (signer === undefined || !signedBy.includes(signer.fingerprint)) return undefined;
+  const problem = constrainedNames(signer, hostnames);
+  return problem === undefined ? undefined : { reason: 'Unfit', message: `its CA has name constraints: ${problem}` };
+}
+
+/** Of host names and addresses; undefined: the CA may sign for all of them. */
+export const constrainedNames = (
+  { nameConstraints }: Pick<CertificateFacts, 'nameConstraints'>,
+  hostnames: readonly string[],
+): string | undefined => nameConstraints && constraintProblem(hostnames.map(hostnameDer), nameConstraints);
 
 /** Whether readers of what this signer signs can have its own file, and there is something in it to compare with. */
 function isOwnBundle({ resolved, facts }: PairCase, issuer: string): boolean {

@@ -1,4 +1,5 @@
 // What the bytes of an artefact are: certificates and key, whole or broken, and why. Pure.
+import { leafRefusal } from '../pki/verify.ts';
 import { type KubeconfigFields, onlyEntries } from '../kubeconfig/document.ts';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { External, KeyPair, Kubeconfigs, ResolvedArtefact } from '../inventory/model.ts';
@@ -91,7 +92,9 @@ const authoritiesIn = ({ [authorityKey]: pem }: Entries): readonly string[] | un
 /** Of one certificate among those that it was found with. */
 export function memberFacts(certificate: Certificate, beside: readonly Certificate[]): CertificateFacts {
   const { facts } = certificate;
-  return facts.isCa && isDamaged(certificate, beside) ? { ...facts, isDamaged: true } : facts;
+  if (facts.isCa) return isDamaged(certificate, beside) ? { ...facts, isDamaged: true } : facts;
+  const refused = leafRefusal(certificate);
+  return refused === undefined ? facts : { ...facts, refused };
 }
 
 function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: string): readonly Certificate[] {

@@ -1,6 +1,7 @@
 // Carries out a plan: one write for each decision to renew, in the order signer, bundle, target. A step that fails or
 // meets a conflict stops those that depend on it, so no target is ever signed by a signer that no bundle holds; all
 // others go on, independent ones side by side. What happened is returned as values: nothing is thrown, nothing logged.
+import { leastVerifiedBits } from '../pki/verify.ts';
 import { prepareSigning } from '../pki/encode.ts';
 import { RecoveryError, errorText } from '../errors.ts';
 import type { Lock } from '../host/lock.ts';
@@ -142,7 +143,9 @@ async function keyFor(
 /** Of the new key: the configured one, else that of what is replaced, else that of what it is made like. */
 function algorithmOf({ name }: IssuedPair, { gathered, keyAlgorithm }: Execution, like?: KeyAlgorithm): KeyAlgorithm {
   const fact = gathered.facts.get(name);
-  const replaced = fact !== undefined && 'certificates' in fact ? fact.certificates?.[0]?.key : undefined;
+  const present = fact !== undefined && 'certificates' in fact ? fact.certificates?.[0]?.key : undefined;
+  const isTooSmall = present?.name === 'RSA' && present.bits < leastVerifiedBits;
+  const replaced = isTooSmall ? undefined : present;
   return keyAlgorithm ?? replaced ?? like ?? defaultKeyAlgorithm;
 }
 

@@ -206,6 +206,69 @@ describe('a single run on a kubeadm machine', () => {
     );
   });
 
+  it('reissues a leaf that every reader refuses, whatever signed it: hash, critical extension, size of the key', async () => {
+    await once();
+    const sign = async (file: string, ca: string, bits: string, more: readonly string[]): Promise<void> => {
+      const [key, csr] = [join(pki, `${file}.key`), join(world.directory, 'leaf.csr')];
+      const name = (
+        await run('openssl', ['x509', '-noout', '-subject', '-nameopt', 'compat', '-in', join(pki, `${file}.crt`)])
+      ).stdout;
+      const subject = name.replace(/^subject=/, '').trim();
+      await run('openssl', [
+        'req',
+        '-new',
+        '-newkey',
+        `rsa:${bits}`,
+        '-nodes',
+        '-keyout',
+        key,
+        '-out',
+        csr,
+        '-subj',
+        subject,
+      ]);
+      const by = [
+        '-CA',
+        join(pki, `${ca}.crt`),
+        '-CAkey',
+        join(pki, `${ca}.key`),
+        '-set_serial',
+        '77',
+        '-days',
+        '3000',
+      ];
+      await run('openssl', ['x509', '-req', '-in', csr, '-out', join(pki, `${file}.crt`), ...by, ...more]);
+    };
+    const extensions = join(world.directory, 'leaf.cnf');
+    await writeFile(extensions, '[ext]\n1.2.3.4=critical,ASN1:NULL\n');
+    await sign('apiserver-kubelet-client', 'ca', '2048', ['-sha1']);
+    await sign('front-proxy-client', 'front-proxy-ca', '2048', ['-extfile', extensions, '-extensions', 'ext']);
+    await sign('apiserver-etcd-client', 'etcd/ca', '512', []);
+    const unfit = ['apiserver-etcd-client', 'apiserver-kubelet-client', 'front-proxy-client'];
+    const planned = await once({ dryRun: true });
+    expect(decisions(planned.report)).toMatchObject(Object.fromEntries(unfit.map((one) => [one, 'renew Unfit'])));
+    const { report } = await once();
+    expect(report.converged).toBe(true);
+    expect(writtenOf(report).toSorted()).toEqual(unfit);
+  });
+
+  it('makes nothing that the name constraints of its CA refuse, and says who may bring it', async () => {
+    const [cert, key] = [join(pki, 'ca.crt'), join(pki, 'ca.key')];
+    const subject = [
+      '-subj',
+      '/CN=kubernetes',
+      '-days',
+      '3000',
+      '-addext',
+      'nameConstraints=critical,excluded;DNS:node-1',
+    ];
+    await run('openssl', ['req', '-x509', '-new', '-key', key, '-out', cert, ...subject]);
+    const { report } = await once();
+    expect(decisions(report)).toMatchObject({ apiserver: 'blocked SignerUnusable', 'scheduler.conf': 'keep Healthy' });
+    const told = report.artefacts.find(({ artefact }) => artefact === 'apiserver');
+    expect(told).toMatchObject({ writes: 0, message: expect.stringContaining('they exclude "node-1"') as string });
+  });
+
   it.each([['-topk8'], ['-traditional']])('takes an encrypted CA key for an external CA: %s', async (form) => {
     await once();
     const key = join(pki, 'ca.key');
