@@ -19,16 +19,20 @@ import { exitCodes, exitOfFailure } from './exit-codes.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
 import type { Io } from './runtime.ts';
 import { nextCommand } from '../lib/next-command.ts';
+import { tokenAccount } from '../lib/install/worker-host.ts';
 
 type RenewLine = CommandLine & FlagsOf<'renew-worker'>;
 
 const defaultWait = '40s';
 
-/** Throws ConfigInvalid, and says where a token comes from: what connects knows it as a field of kubelet.conf. */
-async function requireToken(path: string): Promise<void> {
+/**
+ * Whose token it is, where that can be read. Throws ConfigInvalid, and says where a token comes from: what connects knows it
+ * as a field of kubelet.conf.
+ */
+async function accountOf(path: string): Promise<string | undefined> {
   const text = await readRegularFile(realDisk, path).catch(systemCode);
   const problem = Buffer.isBuffer(text) ? (text.toString().trim() === '' ? 'is empty' : undefined) : hintOf(text ?? '');
-  if (problem === undefined) return;
+  if (Buffer.isBuffer(text) && problem === undefined) return tokenAccount(text.toString().trim());
   const message = `Cannot ask for a certificate: the token of this worker, "${path}": ${problem}; run here what "${nextCommand('init workers')}" prints on a control-plane node`;
   throw new RecoveryError('ConfigInvalid', message);
 }
@@ -75,8 +79,9 @@ export async function renewWorkerCommand(
   const outcome = await renewWorker({
     ...shared,
     connect: async () => {
-      await requireToken(tokenFile);
-      return connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal });
+      const account = await accountOf(tokenFile);
+      const connection = await connect(kubeletConf, { config, tokenFile, clock: systemClock, log, signal });
+      return { connection, account };
     },
     connectAs: async (clientCertificate) => {
       const { tlsServerNameOverride } = config;

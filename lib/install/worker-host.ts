@@ -16,8 +16,7 @@ export function workerToken(text: string, what: string): string {
       `Cannot use the token in ${what}: ${problem}; init workers, on a control-plane node, prints the one for workers`,
     );
   if (token === '') throw refuse('there is none');
-  const [, payload = ''] = /^[\w-]+\.([\w-]+)\.[\w-]+$/.exec(token) ?? [];
-  const subject = subjectIn(payload);
+  const subject = tokenAccount(token);
   if (subject === undefined) throw refuse('it is no token of a ServiceAccount');
   // A worker that is broken into must not give away more than a worker's rights.
   if (!subject.startsWith('system:serviceaccount:') || !subject.endsWith(`:${workerAccount}`)) {
@@ -26,7 +25,9 @@ export function workerToken(text: string, what: string): string {
   return token;
 }
 
-function subjectIn(payload: string): string | undefined {
+/** Whom the API server takes its holder for: `system:serviceaccount:ns:name`; undefined: it is no token of that form. */
+export function tokenAccount(token: string): string | undefined {
+  const [, payload = ''] = /^[\w-]+\.([\w-]+)\.[\w-]+$/.exec(token) ?? [];
   try {
     const { sub } = JSON.parse(Buffer.from(payload, 'base64url').toString()) as { readonly sub?: unknown };
     return typeof sub === 'string' ? sub.slice(0, 200) : undefined;

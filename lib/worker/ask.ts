@@ -19,6 +19,8 @@ import { type ConnectAs, judgeIssued, nextRequestName } from './issued.ts';
 
 export interface Asking {
   readonly connection: Pick<KubeConnection, 'request' | 'server'>;
+  /** Who asks, as the API server knows it. Undefined: nobody can tell, and the name of the account must do. */
+  readonly account: string | undefined;
   /** For how long the API server, the approver and the signer are waited for. */
   readonly waitMs: number;
   /** With what was issued, which is tried before it is believed. */
@@ -123,14 +125,18 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
  * With our key, and in everything that decides on an approval as this program makes it: the bytes of an earlier one can be
  * sent again by who has seen them, in a request that nobody approves.
  */
-function isOurs({ metadata, spec = {} }: Answer, { leaf }: Expired, own: RequestBody): boolean {
+function isOurs(
+  { metadata, spec = {} }: Answer,
+  { expired: { leaf }, body: own, account }: Pick<Look, 'expired' | 'body' | 'account'>,
+): boolean {
   const { request: bytes = '', signerName, usages = [], expirationSeconds, username = '' } = spec;
   const isAlike =
     signerName === own.spec.signerName &&
     expirationSeconds === undefined &&
     usages.toSorted().join() === own.spec.usages.toSorted().join() &&
     metadata?.annotations?.[expiredCertificateAnnotation] === leaf.pem;
-  if (!isAlike || !username.endsWith(`:${workerAccount}`)) return false;
+  if (!isAlike || !(account === undefined ? username.endsWith(`:${workerAccount}`) : username === account))
+    return false;
   try {
     const request = parseCertificateRequest(Buffer.from(bytes, 'base64'), 'request');
     return request.publicKeyInfo.equals(leaf.fields.publicKeyInfo);
@@ -169,7 +175,7 @@ const cannotRenew =
   (code, problem, cause) =>
     new RecoveryError(code, `Cannot renew the client certificate of node "${node}": ${problem}`, { cause });
 
-interface Look extends Pick<Asking, 'connection' | 'connectAs' | 'clock' | 'signal'> {
+interface Look extends Pick<Asking, 'connection' | 'connectAs' | 'account' | 'clock' | 'signal'> {
   readonly name: string;
   readonly body: RequestBody;
   readonly isThere: boolean;
@@ -197,7 +203,7 @@ const isOld = ({ metadata }: Answer, now: Date): boolean =>
 
 /** The request as it is in the API; made where it is not there. `taken`: somebody else's has its name. */
 async function look(looking: Look): Promise<Answer | 'taken'> {
-  const { connection, name, body, isThere, timeoutMs, signal, expired } = looking;
+  const { connection, name, body, isThere, timeoutMs, signal } = looking;
   const kind = 'CertificateSigningRequest';
   const path = resourcePath(kind, { name });
   if (isThere) return connection.request<Answer>({ method: 'GET', path, timeoutMs, signal });
@@ -206,7 +212,7 @@ async function look(looking: Look): Promise<Answer | 'taken'> {
   } catch (err) {
     if (!isCode(err, 'KubeConflict')) throw err;
     const found = await connection.request<Answer>({ method: 'GET', path, timeoutMs, signal });
-    return isOurs(found, expired, body) ? found : 'taken';
+    return isOurs(found, looking) ? found : 'taken';
   }
 }
 

@@ -26,7 +26,7 @@ export interface WorkerRenewal {
   readonly store: Store;
   readonly lockDir: string;
   /** Sends nothing yet. */
-  readonly connect: () => Promise<KubeConnection>;
+  readonly connect: () => Promise<{ readonly connection: KubeConnection; readonly account: string | undefined }>;
   readonly connectAs: ConnectAs;
   readonly waitMs: number;
   /** Only say whether there is something to do. */
@@ -49,9 +49,9 @@ export async function renewWorker(options: WorkerRenewal): Promise<'valid' | 'lo
   if (expired === undefined && !isEarlier) return 'valid';
   if (expired === undefined) return dryRun ? 'lost' : await putBack(location, options);
   if (dryRun) return 'expired';
-  const connection = await options.connect();
+  const { connection, account } = await options.connect();
   try {
-    const issued = await askForCertificate(expired, { ...options, connection });
+    const issued = await askForCertificate(expired, { ...options, connection, account });
     return await publishIssued(issued, expired.node, location, options);
   } finally {
     await connection.close();

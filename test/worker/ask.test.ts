@@ -44,7 +44,15 @@ async function ask(...answers: readonly (object | RecoveryError)[]) {
   const log = createLog({ write: (line) => lines.push((JSON.parse(line) as { event: string }).event) });
   const { signal } = new AbortController();
   const state = { isOver: false };
-  const result = askForCertificate(await tiger(), { connection, connectAs, waitMs: 40_000, clock, log, signal })
+  const result = askForCertificate(await tiger(), {
+    connection,
+    connectAs,
+    account,
+    waitMs: 40_000,
+    clock,
+    log,
+    signal,
+  })
     .then((pem) => pem.toString('base64'))
     .catch((err: unknown) => (err as Error).message)
     .finally(() => (state.isOver = true));
@@ -56,12 +64,13 @@ async function ask(...answers: readonly (object | RecoveryError)[]) {
   return { result: await result, asked, lines, at: clock.now().toISOString() };
 }
 
+const account = 'system:serviceaccount:kube-cert-recovery:kube-cert-recovery-worker';
 const away = new RecoveryError('KubeUnavailable', 'nothing listens');
 const conflict = new RecoveryError('KubeConflict', 'it is there');
 /** As another run has made it. */
 const own = async (more: { readonly spec?: object; readonly metadata?: object; readonly status?: object } = {}) => {
   const { metadata, spec } = await requestObject(await tiger());
-  const username = 'system:serviceaccount:kube-cert-recovery:kube-cert-recovery-worker';
+  const username = account;
   return { ...more, metadata: { ...metadata, ...more.metadata }, spec: { ...spec, username, ...more.spec } };
 };
 const condition = (type: string) => ({ status: { conditions: [{ type, reason: 'R', message: 'm' }] } });
@@ -136,6 +145,10 @@ describe('askForCertificate()', () => {
     ['for another use', { spec: { usages: ['digital signature', 'client auth', 'server auth'] } }],
     ['for another time', { spec: { expirationSeconds: 600 } }],
     ['by another identity', { spec: { username: 'system:node:lion' } }],
+    [
+      'by an account of that name elsewhere',
+      { spec: { username: 'system:serviceaccount:other:kube-cert-recovery-worker' } },
+    ],
   ])('and where it was taken with its own bytes, %s', async (_, change) => {
     const certificate = await issued();
     const { result, lines } = await ask(conflict, await own(change), {}, { status: { certificate } });
