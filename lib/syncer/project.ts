@@ -50,7 +50,11 @@ export type SyncDecision =
     }
   | { readonly action: 'remove'; readonly reason: 'gone' }
   /** The files stay as they are, which is not what the API says. */
-  | { readonly action: 'keep'; readonly reason: 'missing' | 'empty' | 'expired' | 'notYetValid'; readonly message: string }
+  | {
+      readonly action: 'keep';
+      readonly reason: 'missing' | 'empty' | 'expired' | 'notYetValid';
+      readonly message: string;
+    }
   | { readonly action: 'refuse'; readonly reason: RefuseReason; readonly message: string };
 
 export function project(projection: Projection): SyncDecision {
