@@ -45,7 +45,11 @@ export function damage(entries: Readonly<Record<string, string>>): string | unde
   if (cert === undefined || key === undefined) return 'half of the pair is missing';
   const [leaf] = certificatesIn(cert);
   if (leaf === undefined) return 'no certificate can be read';
-  return leaf.checkPrivateKey(createPrivateKey(key)) ? undefined : 'certificate and key are of two generations';
+  try {
+    return leaf.checkPrivateKey(createPrivateKey(key)) ? undefined : 'certificate and key are of two generations';
+  } catch {
+    return 'no key can be read';
+  }
 }
 
 /** Everything that is wrong with the artefacts at this time; one line each, none when all is well. */
