@@ -45,9 +45,9 @@ export function unmetConditions({ gaveUp, artefacts }: RegenReport): readonly Un
   ];
 }
 
-/** Of a run that gave up: others have changed it each time that it was looked at, or was to be written. */
+/** Of a run that gave up: others have changed it each time, or what it waits for was not written. */
 const isLeft = ({ action, reason, outcome }: ArtefactReport): boolean =>
-  reason === 'Settling' || (action === 'renew' && outcome === 'conflict');
+  reason === 'Settling' || (action === 'renew' && outcome !== 'written');
 
 /** An attempt that failed and left nothing to do, because its answer was lost or another writer was quicker, is none. */
 export function isUnmet({ action, outcome }: ArtefactReport): boolean {

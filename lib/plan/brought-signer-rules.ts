@@ -26,7 +26,7 @@ type LastKnown = Pick<CertificateFacts, 'subject'> & Partial<CertificateFacts>;
 
 export function broughtByOthers(at: Faulty<Case<Signer>>): Verdict | undefined {
   const { artefact, now, fault } = at;
-  if (!isMadeHere(artefact) || fault.reason === 'Expired') return undefined;
+  if (!isMadeHere(artefact)) return undefined;
   const known = lastKnown(at);
   if (known === undefined || isMadeByRotation(artefact, known)) return undefined;
   const { notAfter } = known;
@@ -56,8 +56,8 @@ function isMadeByRotation({ issuer }: Signer, known: LastKnown): boolean {
 const madeByRotation = /@\d+$/;
 
 /**
- * The CA that a signer was last, by what is left of it: its own certificate where others know it, the CA of its youngest
- * leaf, the CA of its bundles. Undefined: nobody here knows one.
+ * The CA that a signer was last, by what is left of it: its own certificate where that can be used, or is known to be its
+ * own; the CA of its youngest leaf; the CA of its bundles. Undefined: nobody here knows one.
  */
 function lastKnown({ artefact, fact, facts, resolved, now }: Case<Signer>): LastKnown | undefined {
   const own = certificatesOf(fact).find(({ isCa }) => isCa);
@@ -65,7 +65,8 @@ function lastKnown({ artefact, fact, facts, resolved, now }: Case<Signer>): Last
   const inBundles = bundled(artefact, resolved.artefacts, facts);
   const isKnown = ({ fingerprint }: CertificateFacts): boolean =>
     leaf?.signedBy.includes(fingerprint) === true || inBundles.some((one) => one.fingerprint === fingerprint);
-  if (own !== undefined && isKnown(own)) return own;
+  const isUsable = fact.state === 'present' && own !== undefined && now < own.notAfter;
+  if (own !== undefined && (isUsable || isKnown(own) || isOwnName(artefact, own))) return own;
   if (leaf !== undefined) {
     const signers = [...facts.values()].flatMap(certificatesOf);
     const by = signers.find(({ isCa, fingerprint }) => isCa && leaf.signedBy.includes(fingerprint));
@@ -87,24 +88,32 @@ function youngestLeaf(
 }
 
 /**
- * The CAs in the bundles that must hold this signer and in what is made of these, the youngest first; without those that
- * other signers hold now, unless both began with the same CA.
+ * The CAs in the bundles that must hold this signer, the youngest first; where nothing is left of these, those in what is
+ * made of them. Without those of others: of signers beside it in the same bundle, and of other bundles that are inputs, too.
  */
 function bundled(artefact: Signer, artefacts: readonly ResolvedArtefact[], facts: Facts): readonly CertificateFacts[] {
-  const { name, adoptedFrom } = artefact;
   const bundles = bundlesFor(artefacts, artefact);
-  const nearest = bundles.flatMap((one) => certificatesOf(facts.get(one.name)));
-  // What others have added to a composed bundle says nothing of this signer, unless that is all that is left.
-  const all =
-    nearest.length > 0 ? nearest : madeOf(artefacts, bundles).flatMap((one) => certificatesOf(facts.get(one.name)));
-  const others = artefacts.filter(
-    (one) =>
-      one.kind === 'signer' && one.name !== name && (adoptedFrom === undefined || one.adoptedFrom !== adoptedFrom),
-  );
-  const theirs = new Set(others.flatMap((one) => certificatesOf(facts.get(one.name)).map((held) => held.fingerprint)));
-  return all
-    .filter(({ isCa, fingerprint }) => isCa && !theirs.has(fingerprint))
-    .toSorted((a, b) => madeAt(b).getTime() - madeAt(a).getTime());
+  const signers = artefacts.filter((one) => one.kind === 'signer').filter(({ name }) => name !== artefact.name);
+  // An adopted CA is that of several signers.
+  const others = signers.filter((one) => one.adoptedFrom === undefined || one.adoptedFrom !== artefact.adoptedFrom);
+  const heldIn = (rows: readonly ResolvedArtefact[]): readonly CertificateFacts[] =>
+    rows.flatMap((one) => certificatesOf(facts.get(one.name)));
+  const left = (
+    rows: readonly ResolvedArtefact[],
+    beside: readonly ResolvedArtefact[],
+  ): readonly CertificateFacts[] => {
+    const theirs = new Set(heldIn(beside).map(({ fingerprint }) => fingerprint));
+    return heldIn(rows)
+      .filter((one) => one.isCa && !theirs.has(one.fingerprint) && !signers.some((other) => isOwnName(other, one)))
+      .toSorted((a, b) => madeAt(b).getTime() - madeAt(a).getTime());
+  };
+  const names = new Set(others.map(({ name }) => name));
+  const isBeside = ({ name }: ResolvedArtefact): boolean =>
+    names.has(name) && bundles.some((one) => one.kind === 'caBundle' && one.signers.includes(name));
+  const nearest = left(bundles, artefacts.filter(isBeside));
+  const isElsewhere = (one: ResolvedArtefact): boolean =>
+    one.kind === 'external' || (one.kind === 'caBundle' && one.signers.every((name) => names.has(name)));
+  return nearest.length > 0 ? nearest : left(madeOf(artefacts, bundles), artefacts.filter(isElsewhere));
 }
 
 /** By the name that rotation gives to this one (issue.ts, signerName). */

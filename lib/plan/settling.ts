@@ -81,7 +81,7 @@ export function stillUnusable(at: Case): Finding | undefined {
 }
 
 /** By artefact, since when it has been so at each look: `before` this one, and after it. */
-export function settlingSince(
+export function stillSettling(
   before: ReadonlyMap<string, Date>,
   decisions: readonly Decision[],
   now: Date,

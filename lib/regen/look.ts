@@ -14,7 +14,7 @@ import { type Plan, plan as makePlan } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import type { Decision, RenewalPolicy } from '../plan/decision.ts';
 import type { Reason } from '../plan/reasons.ts';
-import { settlingSince } from '../plan/settling.ts';
+import { stillSettling } from '../plan/settling.ts';
 import type { Store } from '../store/store.ts';
 import { execute, noOwnWork, ownWork, type StepResult, withoutWaiting } from './execute.ts';
 import type { Journal } from './journal.ts';
@@ -165,7 +165,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
       if (steps.every(({ outcome }) => outcome === 'written')) keptKeys.clear();
       const mine = new Set(resolved.artefacts.filter(({ location }) => only(location)).map(({ name }) => name));
       const decisions = plan.decisions.filter(({ artefact }) => mine.has(artefact));
-      settling = settlingSince(settling, decisions, now);
+      settling = stillSettling(settling, decisions, now);
       const left = dryRun ? decisions.filter(isLeft) : decisions;
       const outcome = outcomeOf({ steps, decisions: left, gathered, unread, now });
       return { unavailable: gathered.failures, external, outcome };

@@ -145,11 +145,11 @@ describe('createApiStore() replaces what is there', () => {
   describe('while others change its metadata', () => {
     /** Whoever writes with this is overtaken, the first times: `change` comes between its read and its PUT. */
     const overtaken = (times: number, change: (time: number) => object): Store => {
-      let count = 0;
+      let done = 0;
       const request = async <T>(sent: KubeRequest): Promise<T> => {
-        if (sent.method === 'PUT' && count < times) {
-          count += 1;
-          await controlPlane.admin(path(secret), { method: 'PATCH', body: change(count) });
+        if (sent.method === 'PUT' && done < times) {
+          done += 1;
+          await controlPlane.admin(path(secret), { method: 'PATCH', body: change(done) });
         }
         return connection.request<T>(sent);
       };

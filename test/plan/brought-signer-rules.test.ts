@@ -117,6 +117,12 @@ const rows: Row[] = [
     says: ['"CN=kubernetes"'],
   },
   {
+    name: 'its Secret holds a CA that is another one, and has expired',
+    change: { ...trusted(theirs), signer: present(ca('other', [-60, -1])) },
+    want: 'blocked NotOurs',
+    says: ['it expired at', '"CN=kubernetes"'],
+  },
+  {
     name: 'nothing of its Secret can be read',
     change: { ...trusted(theirs), signer: broken('unreadable') },
     want: 'blocked NotOurs',

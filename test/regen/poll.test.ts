@@ -8,9 +8,9 @@ import { signSigner } from '../../lib/pki/sign.ts';
 import { type Pause, pause } from '../../lib/regen/poll.ts';
 import type { RegenOptions } from '../../lib/regen/run.ts';
 import { runRegen } from '../../lib/regen/run.ts';
-import type { Store } from '../../lib/store/store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { algorithm } from '../support/faults/interleaving.ts';
+import { contentDigest, type Store } from '../../lib/store/store.ts';
 import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const place: Location = { kind: 'configMap', namespace: 'theirs', name: 'ca' };
@@ -30,13 +30,13 @@ class Resting {
   }
 
   begin(more: Partial<Pause> = {}): Promise<void> {
-    const version = this.store.peek(place)?.version;
+    const content = contentDigest(this.store.peek(place)?.entries ?? {});
     const reading: Pause['store'] = {
       read: (location) => ((this.reads += 1), this.store.read(location)),
       write: () => Promise.resolve('conflict'),
     };
     const external = new Map([
-      [place, version],
+      [place, content],
       [other, undefined],
     ]);
     const { clock, stop } = this;
@@ -78,7 +78,10 @@ describe('pause()', () => {
   });
 
   it.each([
-    ['changes', (store: MemoryStore) => store.put(place, { entries: {}, annotations: {} })],
+    [
+      'changes',
+      (store: MemoryStore) => store.put(place, { entries: { 'tls.key': Buffer.from('x') }, annotations: {} }),
+    ],
     ['goes', (store: MemoryStore) => store.put(place, undefined)],
     ['comes', (store: MemoryStore) => store.put(other, { entries: {}, annotations: {} })],
   ])('ends at the next poll when something external %s', async (_title, change) => {
@@ -90,6 +93,15 @@ describe('pause()', () => {
     await one.pass(100);
     await ended;
     expect(one.tookMs).toBe(1100);
+  });
+
+  it('takes metadata that others change for no news', async () => {
+    const one = new Resting();
+    void one.begin();
+    one.store.put(place, { entries: {}, annotations: { changed: 'often' } });
+    await one.pass(5000);
+    expect(one.ended).toBe(false);
+    one.stop.abort();
   });
 
   it('ends when a poll fails: the look tells why', async () => {

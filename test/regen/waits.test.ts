@@ -216,6 +216,7 @@ describe('counted()', () => {
       failed: 0,
       written: 1,
       busySince: one,
+      restlessSince: one,
       unavailableSince: one,
       lastChangeAt: one,
     });
@@ -225,12 +226,24 @@ describe('counted()', () => {
       failed: 1,
       written: 0,
       busySince: one,
+      restlessSince: one,
       unavailableSince: one,
       lastChangeAt: one,
     });
     const third = counted(second, { ...quiet, conflicts: 1 }, three);
-    expect(third).toEqual({ unavailable: 0, failed: 0, written: 1, busySince: one, lastChangeAt: three });
-    expect(counted(third, { ...quiet, blocked: 1, settling: 1 }, three)).toEqual({ ...noStreaks, lastChangeAt: three });
+    expect(third).toEqual({
+      unavailable: 0,
+      failed: 0,
+      written: 1,
+      busySince: one,
+      restlessSince: one,
+      lastChangeAt: three,
+    });
+    expect(counted(third, { ...quiet, blocked: 1, settling: 1 }, three)).toEqual({
+      ...noStreaks,
+      restlessSince: one,
+      lastChangeAt: three,
+    });
   });
 
   it('remembers since when others are awaited', () => {

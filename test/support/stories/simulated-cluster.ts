@@ -99,6 +99,7 @@ export class SimulatedCluster {
           isCa: row.kind === 'signer',
           notBefore: new Date(now.getTime() - backDatedMs),
           notAfter,
+          issuer: issuer?.subject ?? `CN=${fingerprint}`,
           ...(row.kind === 'signer' && { commonName: `${row.name}@${Math.floor(now.getTime() / 1000)}` }),
           hostnames: row.kind === 'target' ? row.hostnames : [],
           signedBy: [issuer?.fingerprint ?? fingerprint],

@@ -19,10 +19,12 @@ export async function contentsInApi(
     const { status, body } = await controlPlane.admin(path);
     if (status === 404) return undefined;
     if (status !== 200) throw new Error(`GET ${path}: ${status}`);
-    const { data = {} } = body as { readonly data?: Readonly<Record<string, string>> };
-    const text = (value: string): string =>
-      location.kind === 'secret' ? Buffer.from(value, 'base64').toString() : value;
-    return [name, Object.fromEntries(Object.entries(data).map(([key, value]) => [key, text(value)]))];
+    const { data, binaryData } = body as Partial<Record<'data' | 'binaryData', Readonly<Record<string, string>>>>;
+    const text = (value: string): string => Buffer.from(value, 'base64').toString();
+    const isText = location.kind === 'configMap';
+    const plain = Object.entries(data ?? {}).map(([key, value]) => [key, isText ? value : text(value)] as const);
+    const binary = Object.entries(binaryData ?? {}).map(([key, value]) => [key, text(value)] as const);
+    return [name, Object.fromEntries([...plain, ...binary])];
   };
   const found = await Promise.all(artefacts.map(read));
   return new Map(found.filter((one) => one !== undefined));
@@ -43,7 +45,11 @@ export function damage(entries: Readonly<Record<string, string>>): string | unde
   if (cert === undefined || key === undefined) return 'half of the pair is missing';
   const [leaf] = certificatesIn(cert);
   if (leaf === undefined) return 'no certificate can be read';
-  return leaf.checkPrivateKey(createPrivateKey(key)) ? undefined : 'certificate and key are of two generations';
+  try {
+    return leaf.checkPrivateKey(createPrivateKey(key)) ? undefined : 'certificate and key are of two generations';
+  } catch {
+    return 'no key can be read';
+  }
 }
 
 /** Everything that is wrong with the artefacts at this time; one line each, none when all is well. */
