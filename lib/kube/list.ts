@@ -74,15 +74,17 @@ async function listOnce<T, K>({
       continue;
     }
     const { resourceVersion, continue: next = '' } = page.metadata ?? {};
-    if (resourceVersion === undefined || !Array.isArray(page.items)) {
+    // An empty list without content has null (k8s.io/apiserver, asPartialObjectMetadataList).
+    const items = form === 'metadata' && page.items === null ? [] : page.items;
+    if (resourceVersion === undefined || !Array.isArray(items)) {
       const attempt = { ...describeRequest('GET', path), verb: 'list', server: connection.server };
       throw wrongAnswer(attempt, 'it is no list');
     }
-    for (const object of page.items as readonly T[]) {
+    for (const object of items as readonly T[]) {
       const kept = keep(object);
       if (kept !== undefined) objects.push(kept);
     }
-    read += page.items.length;
+    read += items.length;
     const isEnough = pages?.enough !== undefined && (objects.length > 0 || read >= pages.enough.read);
     if (next === '' || isEnough) return { objects, resourceVersion };
     from = next;

@@ -10,7 +10,7 @@ import { namesStamp, scan, type Scan } from '../publish/scan.ts';
 import { prune } from '../publish/writer.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import type { KnownContent } from './known-content.ts';
-import { type PassContext, type PassResult, syncObject } from './pass.ts';
+import { type PassContext, type PassResult, type Suggested, syncObject } from './pass.ts';
 import type { Room } from './room.ts';
 import type { SyncedObject } from './synced-objects.ts';
 
@@ -44,8 +44,8 @@ const mode = 'syncer';
 export const defaultRecheckMs = 60_000;
 /** So long regen has for what it makes itself, before an operator is called. */
 const awaitedMs = 30_000;
-/** Of an object that was not read before: the API takes a megabyte, and JSON may make several of it. */
-const unknownBytes = 1024 * 1024;
+/** Of content that was not read before. It is small most often; sixteen of the largest at a time still fit into the heap. */
+const unknownBytes = 512 * 1024;
 /** Not worth a wait. */
 const smallBytes = 64 * 1024;
 const retries = { firstMs: 100, longestMs: 10_000 };
@@ -63,7 +63,7 @@ export class ObjectSync {
   readonly #log: Log;
   readonly #wake = new Wake();
   /** What the watch said last, or a read since; no version: the object is gone. */
-  #newest: { readonly version: string | undefined } | undefined;
+  #newest: Suggested | undefined;
   #known: KnownContent | undefined;
   #status: SyncStatus;
   /** The resourceVersion whose content is on disk, as far as known. */
@@ -97,7 +97,7 @@ export class ObjectSync {
     if (this.#stamp !== undefined && namesStamp(this.#options.object.directory) !== this.#stamp) this.#wake.call();
   }
 
-  /** Follows the states that are offered until the signal aborts. Never rejects. */
+  /** Follows the versions that are offered until the signal aborts. Never rejects. */
   async run(): Promise<void> {
     const { signal, recheckMs = defaultRecheckMs } = this.#options;
     for (let delay = recheckMs; ;) {
@@ -114,8 +114,8 @@ export class ObjectSync {
   }
 
   /** One pass; without `suggested` the object is read from the API. Never rejects: the status says how it went. */
-  async pass(suggested?: { readonly version: string | undefined }, asks = false): Promise<SyncStatus> {
-    const leave = await this.#options.room.take(this.#needs());
+  async pass(suggested?: Suggested, asks = false): Promise<SyncStatus> {
+    const leave = await this.#options.room.take(this.#needs(suggested));
     try {
       await this.#pass(suggested, asks);
     } finally {
@@ -125,13 +125,14 @@ export class ObjectSync {
     return this.#status;
   }
 
-  /** Bytes that a pass holds, at about: what is read and what lies on disk. */
-  #needs(): number {
-    if (this.#known === undefined) return unknownBytes;
-    return this.#known.size <= smallBytes ? 0 : 2 * this.#known.size;
+  /** Bytes that a pass holds, at about: what is read and what lies on disk. Of a version that is news nobody knows. */
+  #needs(suggested: Suggested | undefined): number {
+    const { version, size = 0 } = this.#known ?? {};
+    if (suggested === undefined || version !== suggested.version) return Math.max(unknownBytes, 2 * size);
+    return size <= smallBytes ? 0 : 2 * size;
   }
 
-  async #pass(suggested: { readonly version: string | undefined } | undefined, asks: boolean): Promise<void> {
+  async #pass(suggested: Suggested | undefined, asks: boolean): Promise<void> {
     const { clock, signal, metrics } = this.#options;
     const began = clock.now().getTime();
     this.#stamp = undefined;

@@ -23,11 +23,16 @@ export interface PassContext extends Pick<Running, 'clock' | 'signal'> {
   readonly hold: () => Promise<void>;
 }
 
+/** What the watch said last: no version: the object is gone. */
+export interface Suggested {
+  readonly version: string | undefined;
+}
+
 interface Pass extends PassContext {
   /** Of the object's directory, at the beginning of this pass. */
   readonly scanned: Scan;
-  /** The version that the watch said last (undefined in it: the object is gone); without it the object is read first. */
-  readonly suggested?: { readonly version: string | undefined } | undefined;
+  /** Without it the object is read first. */
+  readonly suggested?: Suggested | undefined;
   /** By the last read. */
   readonly known?: KnownContent | undefined;
   /** A watch may lose an event and go on: only a read shows it. While the API is away the disk is looked at alone. */

@@ -51,7 +51,7 @@ export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
   }
 }
 
-/** Beside each other: eight objects that were not read before, or four of the largest. */
+/** Beside each other: sixteen objects that were not read before, or four of the largest. */
 const roomBytes = 8 * 1024 * 1024;
 
 type OnState = Parameters<typeof watchMetadata>[0]['onState'];

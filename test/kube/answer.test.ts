@@ -51,6 +51,17 @@ describe('parseAnswer() takes', () => {
   });
 });
 
+it('parseAnswer() takes a list without content, or a whole one, where that was asked for', () => {
+  const path = '/api/v1/namespaces/n/secrets?fieldSelector=metadata.name%3Da';
+  const request = { method: 'GET', path, objects: 'metadata', signal: AbortSignal.timeout(1000) } as const;
+  const attempt = { ...describeRequest('GET', path), server: 'https://api' };
+  for (const text of [object('PartialObjectMetadataList'), object('SecretList')]) {
+    expect(parseAnswer(request, attempt, text)).toEqual(JSON.parse(text));
+  }
+  expect(() => parseAnswer(request, attempt, object('ConfigMapList'))).toThrow('ConfigMapList');
+  expect(() => parse(path, object('PartialObjectMetadataList'))).toThrow('PartialObjectMetadataList');
+});
+
 describe('parseAnswer() refuses, as KubeWrongAnswer of a server that is away,', () => {
   it.each<[string, string, string, KubeRequest['method']?]>([
     ['a page', secret, '<html>maintenance</html>'],
