@@ -7,6 +7,7 @@ import type { Config } from '../lib/config/load.ts';
 import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import { Health, keepServingHealth } from '../lib/health.ts';
 import { readNote, writeNote } from '../lib/host/notes.ts';
+import { requireOwnLock } from '../lib/host/own-user.ts';
 import { addressesNow, addressGone } from '../lib/host/own-address.ts';
 import { bootId } from '../lib/host/proc.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
@@ -45,6 +46,9 @@ export async function runModes(
   given: Pick<Runtime, 'clock' | 'log' | 'signal' | 'builtAt' | 'isOfUnit'>,
 ): Unmet {
   const failed = new AbortController();
+  for (const one of config.modes)
+    if (one.mode === 'regen' && !config.dryRun && one.locations !== 'api' && one.kubeconfig === undefined)
+      await requireOwnLock(one.lockDir);
   const { healthProbeBindAddress: address, modes, once, dryRun } = config;
   const runtime: Runtime = {
     ...given,
