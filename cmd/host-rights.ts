@@ -49,8 +49,9 @@ export async function grantRights(config: ToolConfig, io: Io): Promise<void> {
       `The right of this host to ${lease}release its stale leader Leases, to read kubeadm's configuration and\n` +
         `to write ${clusterInfoText} is not granted:\n` +
         `${errorText(err)}.\nUntil it is, ${without}a control plane waits for stale Leases after a boot,\n` +
-        'certificates live a year whatever kubeadm says, and workers and new nodes get no CA that was renewed here. Run this\n' +
-        `command again on one of the nodes when the API server answers (KUBECONFIG names an administrator other than ${administrator}).\n`,
+        'certificates live a year whatever kubeadm says, and workers and new nodes get no CA that was renewed here. A run of\n' +
+        `the timer grants it by "${administratorOf(config)}" when the API server answers; "${nextCommand('status')}" says\n` +
+        'whether that was so. By another administrator: set KUBECONFIG, and run this again.\n',
     );
   }
 }
@@ -105,7 +106,7 @@ export async function keepRights(
   }
 }
 
-const advice = `run "${nextCommand('init host')}" with --kubeconfig of an administrator`;
+const advice = `run "${nextCommand('init host')}" with KUBECONFIG of an administrator`;
 
 const administratorOf = ({ inventory, environment }: Pick<ToolConfig, 'inventory' | 'environment'>): string =>
   join(allDirectories(inventory, environment.directories ?? {})['kubernetesDir'] ?? '', basename(administrator));
