@@ -13,7 +13,7 @@ import { nextCommand } from '../lib/next-command.ts';
 import type { Store } from '../lib/store/store.ts';
 import { hostsGroup, hostUser } from '../lib/well-known.ts';
 import { lifeNote } from './cluster-life.ts';
-import { type AsHost, hostIdentity, type HostLook, nodeNameHere } from './host-identity.ts';
+import { type AsHost, hostIdentity, type HostLook, nodeNameHere, unlessStarting } from './host-identity.ts';
 import { hostManifests } from '../lib/install/rbac.ts';
 import type { HostGrant } from '../lib/install/rules.ts';
 import { clusterInfoText } from '../lib/kube/cluster-info.ts';
@@ -49,8 +49,9 @@ export async function grantRights(config: ToolConfig, io: Io): Promise<void> {
       `The right of this host to ${lease}release its stale leader Leases, to read kubeadm's configuration and\n` +
         `to write ${clusterInfoText} is not granted:\n` +
         `${errorText(err)}.\nUntil it is, ${without}a control plane waits for stale Leases after a boot,\n` +
-        'certificates live a year whatever kubeadm says, and workers and new nodes get no CA that was renewed here. Run this\n' +
-        `command again on one of the nodes when the API server answers (KUBECONFIG names an administrator other than ${administrator}).\n`,
+        'certificates live a year whatever kubeadm says, and workers and new nodes get no CA that was renewed here. A run of\n' +
+        `the timer grants it by "${administratorOf(config)}" when the API server answers; "${nextCommand('status')}" says\n` +
+        'whether that was so. By another administrator: set KUBECONFIG, and run this again.\n',
     );
   }
 }
@@ -66,8 +67,20 @@ const askMs = 3000;
 const askMissing = ({ grant, asHost, signal }: RightsLook): Promise<readonly string[]> =>
   asHost((connection) => missingRights(grant, { connection, signal, timeoutMs: askMs }));
 
+/** The same once an API server that has just started knows what it allows. */
+async function settledMissing(look: RightsLook & Pick<HostLook, 'clock'>): Promise<readonly string[]> {
+  let missing: readonly string[] = [];
+  const ask = async (): Promise<void> => {
+    missing = await askMissing(look);
+    if (missing.length > 0) throw new RecoveryError('KubeForbidden', missing.join('; '));
+  };
+  await unlessStarting(ask, look).catch((err: unknown) => {
+    if (missing.length === 0) throw err;
+  });
+  return missing;
+}
+
 const noteName = 'rights';
-const granted = 'granted';
 const againMs = 24 * 3_600_000;
 const afterFailureMs = 3_600_000;
 
@@ -80,15 +93,17 @@ export async function keepRights(
   const { config, clock, log, signal } = runtime;
   const now = clock.now();
   const note = await readNote(lockDir, noteName);
-  const isOfKubeadm = config.inventory.discover === 'kubeadm';
-  if (!isOfKubeadm || isRecent(note?.at, note?.text === granted ? againMs : afterFailureMs, now)) return;
   const grant = grantOf({ inventory: config.inventory, policy });
+  const granted = grant.renewsAhead ? 'granted, with renewal' : 'granted';
+  const isOfKubeadm = config.inventory.discover === 'kubeadm';
+  const waitMs = note?.text === granted ? againMs : afterFailureMs;
+  if (!isOfKubeadm || isRecent(note?.at, waitMs, now)) return;
   const kubeconfig = administratorOf(config);
   try {
-    const missing = await askMissing({ grant, asHost, signal });
+    const missing = await settledMissing({ grant, asHost, signal, clock });
     if (missing.length > 0) {
       const how = `by "${kubeconfig}": ${missing.join('; ')}`;
-      await grantAs(kubeconfig, grant, runtime).catch((err: unknown) => {
+      await unlessStarting(() => grantAs(kubeconfig, grant, runtime), runtime).catch((err: unknown) => {
         if (isCode(err, 'KubeUnavailable')) throw err;
         throw new RecoveryError('KubeForbidden', `cannot be granted ${how} (${errorText(err)}); ${advice}`);
       });
@@ -100,12 +115,14 @@ export async function keepRights(
   } catch (err) {
     if (isCode(err, 'KubeUnavailable') || signal.aborted) return; // the next run asks
     const text = errorText(err);
-    if (note?.text !== text) log.warn('rights.missing', { message: text });
+    // Where no identity can be signed, as with an external CA, nothing is asked of the API at all.
+    const isOfApi = isCode(err, 'KubeForbidden', 'KubeUnauthorized', 'KubeRejected', 'KubeConflict');
+    if (isOfApi && note?.text !== text) log.warn('rights.missing', { message: text });
     await writeNote(lockDir, noteName, text, now);
   }
 }
 
-const advice = `run "${nextCommand('init host')}" with --kubeconfig of an administrator`;
+const advice = `run "${nextCommand('init host')}" with KUBECONFIG of an administrator`;
 
 const administratorOf = ({ inventory, environment }: Pick<ToolConfig, 'inventory' | 'environment'>): string =>
   join(allDirectories(inventory, environment.directories ?? {})['kubernetesDir'] ?? '', basename(administrator));

@@ -123,7 +123,7 @@ export async function uninstallHostCommand(
   machine?: HostMachine,
 ): Promise<number> {
   const { flags, problems } = hostFlags({ ...line, executable: '/proc/self/exe' }, io);
-  const { dryRun, backupDir } = parseToolConfig({ ...configInput(flags, io), problems });
+  const { dryRun, backupDir, lockDir } = parseToolConfig({ ...configInput(flags, io), problems });
   const units = await removeHost(unitPaths(undefined, hostServices), {
     ...(machine ?? thisMachine(io.signal)),
     dryRun,
@@ -135,6 +135,13 @@ export async function uninstallHostCommand(
     return exitCodes.done;
   }
   const lines = removed.map((path) => `${dryRun ? 'Would remove' : 'Removed'} ${path}`);
-  io.stdout.write(`${[...lines, `Copies of replaced files stay in ${backupDir}.`].join('\n')}\n`);
+  io.stdout.write(`${[...lines, ...leftLines({ backupDir, lockDir })].join('\n')}\n`);
   return exitCodes.done;
 }
+
+/** What a person may want to go as well. */
+const leftLines = ({ backupDir, lockDir }: Pick<ToolConfig, 'backupDir' | 'lockDir'>): readonly string[] => [
+  `Copies of replaced files stay in ${backupDir}, and until the next boot notes of runs in ${lockDir}.`,
+  'In the API stay the rights of the hosts and the token of the workers. When no machine uses them any more, remove them: ' +
+    nextCommand('uninstall', { '--part': 'hosts,workers' }),
+];

@@ -11,7 +11,7 @@ import { connectingOf, withConnection } from './connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { administrator, configInput, type InstallLine, orKubeadm } from './read-config.ts';
 import type { Io } from './runtime.ts';
-import { nextCommand, shellWord } from '../lib/next-command.ts';
+import { nextCommand } from '../lib/next-command.ts';
 
 export async function initWorkersCommand({ out, server, output, ...line }: InstallLine, io: Io): Promise<number> {
   const message = 'must be left out: nothing is written on this machine';
@@ -44,7 +44,7 @@ function workersText({ created, updated, token }: Awaited<ReturnType<typeof prep
     ...updated.map((what) => `Updated ${what}`),
     'Run this on each worker, as root:',
     '',
-    `  ${nextCommand('init host', { '--worker-token-file': '/dev/stdin' })} <<< ${shellWord(token)}`,
+    `  ${nextCommand('init host', { '--worker-token-file': '/dev/stdin' })} <<< '${token}'`,
     '',
     'With the token a worker asks for a new certificate when that of its kubelet has expired. It gives nobody the name of a',
     "node: a request is approved only when it is signed with the key of that node's expired certificate and shows it.",

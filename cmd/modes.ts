@@ -6,7 +6,8 @@ import { requesterOf } from '../lib/bootstrap-identity.ts';
 import type { Config } from '../lib/config/load.ts';
 import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import { Health, keepServingHealth } from '../lib/health.ts';
-import { readNote, writeNote } from '../lib/host/notes.ts';
+import { isNews, readNote, writeNote } from '../lib/host/notes.ts';
+import { requireOwnLock } from '../lib/host/own-user.ts';
 import { addressesNow, addressGone } from '../lib/host/own-address.ts';
 import { bootId } from '../lib/host/proc.ts';
 import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
@@ -45,6 +46,9 @@ export async function runModes(
   given: Pick<Runtime, 'clock' | 'log' | 'signal' | 'builtAt' | 'isOfUnit'>,
 ): Unmet {
   const failed = new AbortController();
+  for (const one of config.modes)
+    if (one.mode === 'regen' && !config.dryRun && one.locations !== 'api' && one.kubeconfig === undefined)
+      await requireOwnLock(one.lockDir);
   const { healthProbeBindAddress: address, modes, once, dryRun } = config;
   const runtime: Runtime = {
     ...given,
@@ -52,7 +56,7 @@ export async function runModes(
     once,
     dryRun,
     signal: AbortSignal.any([given.signal, failed.signal]),
-    resolved: await resolveHere(config, given.log),
+    resolved: await resolveHere(config, given.log, newsOf(config, given)),
     health: new Health(),
     metrics: address === undefined ? noMetrics : await createMetrics({ version, modes: modes.map(({ mode }) => mode) }),
     breakers: new Breakers(given.clock),
@@ -78,6 +82,13 @@ export async function runModes(
     failed.abort();
     await server?.closed;
   }
+}
+
+/** A unit says what lasts when it begins, and once an hour from then on. */
+function newsOf({ modes, once, dryRun }: Config, { isOfUnit, clock }: Pick<Runtime, 'isOfUnit' | 'clock'>) {
+  const lockDir = modes.flatMap((mode) => (mode.mode === 'regen' ? [mode.lockDir] : []))[0];
+  if (lockDir === undefined || !once || dryRun || isOfUnit !== true) return undefined;
+  return (text: string): Promise<boolean> => isNews(lockDir, 'discovery', text, clock.now());
 }
 
 /** `signal` aborts when the process is asked to stop, and when the mode has ended. */

@@ -50,14 +50,16 @@ export function configInput({ config, ...flags }: CommandLine, { env, cwd }: Pic
 
 /**
  * An inventory made concrete on this machine: where it declares whose machine that is, names, addresses and features are
- * found on it first. What is configured beats what is found. Throws ConfigInvalid, InventoryInvalid.
+ * found on it first. What is configured beats what is found. `isNews`: whether what could not be found is to be said now. Throws ConfigInvalid, InventoryInvalid.
  */
 export async function resolveHere(
   { inventory, environment }: Pick<CommonConfig, 'inventory' | 'environment'>,
   log?: Pick<Log, 'warn'>,
+  isNews: (text: string) => Promise<boolean> = () => Promise.resolve(true),
 ): Promise<Resolved> {
   const found = await discoverEnvironment(inventory, environment);
-  for (const message of found.notes) log?.warn('discovery.partial', { message });
+  if (found.notes.length > 0 && (await isNews(found.notes.join('\n'))))
+    for (const message of found.notes) log?.warn('discovery.partial', { message });
   return resolveInventory(inventory, found.environment);
 }
 

@@ -9,6 +9,8 @@ import { suggestion, type Problem } from '../lib/problems.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
 import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
 import { bootId } from '../lib/host/proc.ts';
+import { requireReadable } from '../lib/host/own-user.ts';
+import { nextCommand } from '../lib/next-command.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import {
   type Generation,
@@ -32,6 +34,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   const problems = flagProblems(name, generation);
   const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems });
   const { backupDir, lockDir, dryRun } = config;
+  await requireReadable(backupDir);
   const resolved = await resolveHere(config);
   const artefacts = resolved.artefacts.filter(({ location }) => isFile(location));
   const tell = ({ message }: { readonly message: string }): void => void io.stderr.write(`${message}\n`);
@@ -214,7 +217,8 @@ function requireNoneLost(wanted: Generation, { there, kept, now }: Standing): vo
   if ((!isExpired(wanted, now) && !isOfNoUse(wanted)) || there === undefined || there <= now) return;
   const { artefact, generation, notAfter } = wanted;
   const own = kept.filter((one) => one.artefact === artefact && !isOfNoUse(one) && !isExpired(one, now));
-  const other = own[0] === undefined ? 'no kept copy is valid' : `generation ${own[0].generation} is valid`;
+  const valid = own[0] && nextCommand(`restore ${artefact}`, { '--generation': own[0].generation });
+  const other = own[0] === undefined ? 'no kept copy is valid' : `generation ${own[0].generation} is: ${valid}`;
   const state = isOfNoUse(wanted) ? 'is of no use to its readers' : `expired at ${notAfter?.toISOString()}`;
   const message = `Cannot restore artefact "${artefact}": generation ${generation} ${state}, and what is there is valid until ${there.toISOString()}; ${other}. --force restores it all the same`;
   throw new RecoveryError('MaterialInvalid', message);

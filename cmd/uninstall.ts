@@ -42,8 +42,8 @@ export async function uninstallCommand({ part, ...line }: UninstallLine, io: Io)
     const named = options.giveBack && !options.purge ? undefined : resolved;
     const given = typedFlags({ ...options, kubeconfig });
     const isHost = installedCommand().includes('--mode=regen');
-    const what = { ...options, parts, isHost, typed: given, resolved: named, dryRun };
-    const outcome = await runUninstall({ ...what, connection, signal: io.signal });
+    const asked = { ...options, parts, isHost, typed: given, resolved: named, dryRun };
+    const outcome = await runUninstall({ ...asked, connection, signal: io.signal });
     const plain =
       options.giveBack && resolved !== undefined ? await giveBackFiles({ resolved, destinationDir, dryRun }) : [];
     const lines = [

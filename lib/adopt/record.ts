@@ -38,7 +38,7 @@ export function recordText(record: AdoptionRecord): string {
 /** Throws MaterialInvalid for whatever this version would not have written. */
 export function parseRecord(text: string, directory: string): AdoptionRecord {
   const problem = (what: string): RecoveryError => {
-    const again = 'adopt this machine again (init adopt with its --image), which rewrites it';
+    const again = 'run init adopt with its --image again, which rewrites it';
     return new RecoveryError('MaterialInvalid', `Cannot use record "${adoptionFile(directory)}": ${what}; ${again}`);
   };
   const value = fieldsOf(jsonOf(text));

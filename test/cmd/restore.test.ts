@@ -193,8 +193,10 @@ it('restore puts an expired copy over a valid certificate only when it is forced
   const refused = await restore('etcd-peer');
   expect(refused.exit).toBe(1);
   expect(refused.err).toMatch(
-    /^Cannot restore artefact "etcd-peer": generation \d+ expired at 2026-01-01T00:00:00\.000Z, and what is there is valid until \S+; generation \d+ is valid\. --force restores it all the same/,
+    /^Cannot restore artefact "etcd-peer": generation \d+ expired at 2026-01-01T00:00:00\.000Z, and what is there is valid until \S+; generation \d+ is: kube-cert-recovery restore etcd-peer --generation=\d+\. --force restores it all the same/,
   );
+  const [, next = ''] = /is: kube-cert-recovery restore (.*)\. --force/.exec(refused.err) ?? [];
+  expect(await restore(...next.split(' '), '--dry-run')).toMatchObject({ exit: 0 });
   expect(await readFile(location.certFile)).toEqual(await readFile(healthy.cert));
   const forced = await restore('etcd-peer', '--force');
   expect({ exit: forced.exit, err: forced.err }).toEqual({

@@ -106,6 +106,11 @@ describe('docs/kubeadm.md', () => {
     expect(stdout).toContain(
       'nothing repairs this machine by itself until "kube-cert-recovery init host" has been run',
     );
+    const [, units = '', plain = ''] = /until "(.+?)" has been run, unless .* runs "(.+?)" before/.exec(stdout) ?? [];
+    for (const command of [`${units} --dry-run`, plain]) {
+      const typed = await run(command);
+      expect(typed.code, `${command}\n${typed.stderr}`).toBe(0);
+    }
   });
 
   it('status --at says that the machine would not come back by itself before init host', async () => {

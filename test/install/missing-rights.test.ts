@@ -1,0 +1,17 @@
+import { expect, it } from 'vitest';
+import { hostRights, rightsText } from '../../lib/install/missing-rights.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+
+const inventory = loadPreset('kubeadm');
+
+it('hostRights() has each verb on each object that init host grants, in words one text for an object', () => {
+  const told = rightsText(hostRights({ inventory, renewsAhead: true }));
+  expect(told.toSorted()).toEqual([
+    'get configmaps "kube-system/kubeadm-config"',
+    'get, create, patch, update leases "kube-cert-recovery/control-plane-renewal"',
+    'get, update configmaps "kube-public/cluster-info"',
+    'get, update leases "kube-system/kube-controller-manager"',
+    'get, update leases "kube-system/kube-scheduler"',
+  ]);
+  expect(rightsText(hostRights({ inventory, renewsAhead: false })).join()).not.toContain('control-plane-renewal');
+});
