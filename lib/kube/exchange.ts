@@ -6,7 +6,7 @@ import type { Clock } from '../clock.ts';
 import { parseAnswer } from './answer.ts';
 import { type Attempt, networkError, statusError, unavailable } from './api-error.ts';
 import type { KubeRequest, WatchEvent } from './kube.ts';
-import { bytesHeard, isUnsent, type ConnectionPool } from './pool.ts';
+import { heardOn, isUnsent, type ConnectionPool } from './pool.ts';
 
 interface Exchange {
   readonly pool: ConnectionPool;
@@ -73,7 +73,7 @@ async function inTurn<T>(exchange: Exchange, request: KubeRequest, waiting: Wait
   for (;;) {
     if (!(await pool.pace.enter(limit.signal))) throw new Late('busy');
     const connection = pool.forRequest();
-    const heardBefore = bytesHeard(connection);
+    const heardBefore = heardOn(connection);
     const began = clock.now().getTime();
     try {
       // undici notices an abort only once the connection stands (or fails); what was given up before is never sent.

@@ -8,11 +8,11 @@ import { type Clock, isRecent } from '../clock.ts';
 const factors = [1, 2, 4, 10] as const;
 /** So long after the last slow answer a server counts as slow. */
 const slowForMs = 60_000;
-const firstAtOnce = 16;
+const firstAtOnce = 8;
 /** A kube-apiserver allows 100 streams on a connection. */
 const mostAtOnce = 100;
 /** Bytes of answers that may be on their way at a time. */
-const mostBytes = 8 * 1024 * 1024;
+const mostBytes = 4 * 1024 * 1024;
 const smallBytes = 64 * 1024;
 
 export class Pace {

@@ -28,7 +28,7 @@ export interface PooledConnection {
   watches: number;
   /** Requests that use it now. */
   requests: number;
-  /** Since it stands. */
+  /** The one that stands, or stood last. */
   socket: TLSSocket | undefined;
   /** Something came back on the connection since the last look. */
   heard: boolean;
@@ -48,7 +48,7 @@ const defaultConnectTimeoutMs = 5000;
 /** Of a server that has taken the connection, and does not come to its TLS. */
 const longestConnectMs = 15_000;
 /** Connections for requests at a time, without HTTP/2. */
-const mostRequests = 8;
+const mostRequests = 16;
 /** Why what waits on one connection gets others: nothing of it has been sent. */
 const withoutHttp2 = new RecoveryError(
   'KubeUnavailable',
@@ -97,12 +97,14 @@ export class ConnectionPool {
   }
 
   /**
-   * A request on it has waited in vain. Whether the server was heard meanwhile: then it is slow, and the connection stays;
-   * otherwise it may be lost, and the next request gets a new one. `heardBefore`: `bytesHeard` when the request began.
+   * A request on it has waited in vain. Whether the server was heard since it began: then it is slow, and the connection
+   * stays; otherwise it may be lost, and the next request gets a new one.
    */
-  isSlow(connection: PooledConnection, heardBefore: number): boolean {
-    if (connection.socket === undefined) return false; // the limit of connecting decides
-    const isHeard = bytesHeard(connection) > heardBefore;
+  isSlow(connection: PooledConnection, before: Heard): boolean {
+    const { socket, bytes } = heardOn(connection);
+    const isHeard = socket !== before.socket || bytes > before.bytes;
+    const isConnecting = !isHeard && (socket === undefined || socket.destroyed);
+    if (isConnecting) return false; // the limit of connecting decides
     if (!isHeard || !connection.isMultiplexed) this.drain(connection);
     return isHeard;
   }
@@ -222,10 +224,7 @@ export class ConnectionPool {
     events.on('ping', () => (connection.heard = true));
     // A listener keeps Node from treating a failed connection as an unhandled error; each request gets it anyway.
     events.on('error', () => undefined);
-    events.on('disconnect', () => {
-      connection.isMultiplexed = false;
-      connection.socket = undefined;
-    });
+    events.on('disconnect', () => (connection.isMultiplexed = false));
     void this.#listen(connection, 3 * pingMs);
     return connection;
   }
@@ -266,10 +265,10 @@ export class ConnectionPool {
     const { signal } = connection.ended;
     while (!signal.aborted) {
       connection.heard = false;
-      const before = bytesHeard(connection);
+      const { bytes } = heardOn(connection);
       await this.#options.clock.sleep(limitMs, signal);
       if (signal.aborted || connection.heard || !connection.isMultiplexed) continue;
-      if (bytesHeard(connection) > before) continue; // much is on its way, and the answer to a PING behind it
+      if (heardOn(connection).bytes > bytes) continue; // much is on its way, and the answer to a PING behind it
       await this.#end(connection, new RecoveryError('KubeUnavailable', `the connection was silent for ${limitMs} ms`));
     }
   }
@@ -277,5 +276,10 @@ export class ConnectionPool {
 
 const timedOut = 'UND_ERR_CONNECT_TIMEOUT';
 
-/** Since it stands; less than nothing before. */
-export const bytesHeard = ({ socket }: PooledConnection): number => socket?.bytesRead ?? -1;
+/** What has come on a connection so far. */
+export interface Heard {
+  readonly socket: TLSSocket | undefined;
+  readonly bytes: number;
+}
+
+export const heardOn = ({ socket }: PooledConnection): Heard => ({ socket, bytes: socket?.bytesRead ?? 0 });

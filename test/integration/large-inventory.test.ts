@@ -108,7 +108,6 @@ async function contents(): Promise<ReadonlyMap<string, Entries>> {
 
 it('runRegen() heals sixty objects with a megabyte of somebody else in each, in a heap of 64 MB', async () => {
   const outcome = await heal();
-  console.log(outcome);
   expect(outcome).toMatchObject({ converged: true, left: [], writes: resolved.artefacts.length });
   const after = await contents();
   for (const [name, entries] of after) expect(entries['foreign']?.length, name).toBe(foreign.length);

@@ -39,7 +39,6 @@ describe.each([
     const began = performance.now();
     await story.run({ once: false });
     const tookMs = performance.now() - began;
-    console.log('took', JSON.stringify(slowness), Math.round(tookMs), story.link?.accepted);
     expect(tookMs).toBeLessThan(twoMinutesMs);
   });
 });

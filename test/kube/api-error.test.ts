@@ -51,6 +51,67 @@ describe('statusError()', () => {
     expect(err.message).toContain(text);
   });
 
+  // The messages are those of Kubernetes 1.35; test/integration/refusals.test.ts provokes them.
+  it.each<[ErrorCode, number, string, string]>([
+    [
+      'KubeRejected',
+      403,
+      'secrets "b" is forbidden: exceeded quota: few, requested: secrets=1, used: secrets=1, limited: secrets=1',
+      'the ResourceQuota "few" of its namespace is used up; raise it, or remove what else it counts',
+    ],
+    [
+      'KubeRejected',
+      403,
+      'secrets "b" is forbidden: status unknown for quota: few, resources: secrets',
+      'the ResourceQuota "few" of its namespace has not been counted yet; see that kube-controller-manager runs',
+    ],
+    [
+      'KubeRejected',
+      403,
+      'secrets "b" is forbidden: unable to create new content in namespace a because it is being terminated',
+      'namespace "a" is being deleted; create it again when it is gone',
+    ],
+    [
+      'KubeRejected',
+      422,
+      'Secret "b" is invalid: data: Forbidden: field is immutable when `immutable` is set',
+      'it is immutable; delete it, then it is created again',
+    ],
+    [
+      'KubeRejected',
+      403,
+      'pods "b" is forbidden: violates PodSecurity "restricted:latest": privileged (LEAK)',
+      'the Pod Security level "restricted:latest" of its namespace denies it; give the namespace a level that allows it',
+    ],
+    [
+      'KubeConflict',
+      409,
+      'Operation cannot be fulfilled on secrets "b": the object has been modified; please apply your changes',
+      'the API server answered 409 R, it has been changed since it was read; it is looked at again, else run this again',
+    ],
+    [
+      'KubeConflict',
+      409,
+      'Apply failed with 1 conflict: conflict with "flux" using v1: .data.LEAK',
+      'the API server answered 409 R, the field manager "flux" has written it too; see that it leaves the object alone',
+    ],
+    [
+      'KubeForbidden',
+      403,
+      'certificatesigningrequests "b" is forbidden: user not permitted to approve requests with signerName "LEAK"',
+      'the API server answered 403 R, the user lacks the permission to approve for this signer; grant it by the init that made this user',
+    ],
+    [
+      'KubeForbidden',
+      403,
+      'secrets "b" is forbidden: LEAK',
+      'the API server answered 403 R, an admission plugin of the API server denied it; its reason is in the log of kube-apiserver',
+    ],
+  ])('says %s for what is known of %i by its message: %s', (code, httpStatus, message, text) => {
+    const err = statusError(attempt, httpStatus, status(httpStatus, message, 'R'));
+    expect([err.code, err.message]).toEqual([code, `Cannot update Secret "a/b": ${text}`]);
+  });
+
   it('shows the user that lacks a permission, the fields that are invalid and the state of etcd, and no other text', () => {
     const forbidden = status(
       403,

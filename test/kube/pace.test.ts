@@ -67,28 +67,28 @@ describe('Pace.enter()', () => {
     const order: number[] = [];
     for (let at = 0; at < 100; at += 1) void pace.enter(signal).then(() => order.push(at));
     await new Promise(setImmediate);
-    expect(order).toHaveLength(16);
-    for (let count = 0; count < 16; count += 1) {
+    expect(order).toHaveLength(8);
+    for (let count = 0; count < 8; count += 1) {
       pace.answered(10, 3000, small);
       pace.leave();
     }
     void pace.enter(signal).then(() => order.push(100));
     await new Promise(setImmediate);
-    expect(order).toEqual(Array.from({ length: 48 }, (_, at) => at));
+    expect(order).toEqual(Array.from({ length: 24 }, (_, at) => at));
   });
 
   it('lets through few where answers are large', async () => {
     pace.answered(10, 3000, 1.5 * megabyte);
-    expect(await running(60)).toBe(5);
+    expect(await running(60)).toBe(2);
     pace = new Pace(clock);
     pace.answered(10, 3000, 9 * megabyte);
     expect(await running(60)).toBe(2);
   });
 
   it('lets through fewer where a limit passed although answers came all the while', async () => {
-    expect(await running(16)).toBe(16);
+    expect(await running(8)).toBe(8);
     pace.late(0, true);
-    for (let count = 0; count < 12; count += 1) pace.leave();
+    for (let count = 0; count < 6; count += 1) pace.leave();
     expect(await running(10)).toBe(0);
     pace.leave();
     expect(await running(0)).toBe(0);
