@@ -21,6 +21,8 @@ interface HostLocking {
   readonly once: boolean;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  /** Default: kubeadm. */
+  readonly refuseBesideOthers?: (directories: readonly string[]) => void;
 }
 
 /**
@@ -28,13 +30,14 @@ interface HostLocking {
  * may meet, and each does all that there is to do. No pass waits for kubeadm: it starts the kubelet itself, and then
  * waits for that. Throws AlreadyRunning, WriteFailed.
  */
-export async function lockHost({ lockDir, directories, once, clock, signal }: HostLocking): Promise<Lock> {
+export async function lockHost(locking: HostLocking): Promise<Lock> {
+  const { lockDir, directories, once, clock, signal, refuseBesideOthers = refuseBesideKubeadm } = locking;
   const until = steadyMs(clock) + (once ? patienceMs : 0);
   for (;;) {
-    refuseBesideKubeadm(directories);
+    refuseBesideOthers(directories);
     try {
       const lock = await acquireLock({ directory: lockDir, clock });
-      return await unlessKubeadm(lock, directories);
+      return await unlessRefused(lock, () => refuseBesideOthers(directories));
     } catch (err) {
       if (!isCode(err, 'AlreadyRunning') || signal.aborted || steadyMs(clock) >= until) throw err;
     }
@@ -43,9 +46,9 @@ export async function lockHost({ lockDir, directories, once, clock, signal }: Ho
 }
 
 /** It may have been started while we waited. */
-async function unlessKubeadm(lock: Lock, directories: readonly string[]): Promise<Lock> {
+async function unlessRefused(lock: Lock, refuse: () => void): Promise<Lock> {
   try {
-    refuseBesideKubeadm(directories);
+    refuse();
     return lock;
   } catch (err) {
     await lock.release();

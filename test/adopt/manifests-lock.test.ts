@@ -12,7 +12,7 @@ beforeEach(async () => {
 afterEach(() => rm(lockDir, { recursive: true, force: true }));
 
 it('requireManifestsFree() says while somebody changes the manifests that it is so, and holds nothing itself', async () => {
-  const locking = { lockDir, clock: systemClock };
+  const locking = { lockDir, clock: systemClock, refuseBesideOthers: () => undefined };
   await withManifestsLock(locking, async () => {
     await expect(requireManifestsFree(locking)).rejects.toMatchObject({ code: 'AlreadyRunning' });
   });

@@ -12,7 +12,7 @@ beforeEach(async () => {
 afterEach(() => rm(lockDir, { recursive: true, force: true }));
 
 const lock = (once: boolean, signal = AbortSignal.timeout(30_000)): ReturnType<typeof lockHost> =>
-  lockHost({ lockDir, directories: [], once, clock: systemClock, signal });
+  lockHost({ lockDir, directories: [], once, clock: systemClock, signal, refuseBesideOthers: () => undefined });
 
 it('a single pass waits for another process of ours', async () => {
   const first = await lock(false);

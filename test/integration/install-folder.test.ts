@@ -36,8 +36,8 @@ const folders = async (): Promise<readonly string[]> =>
   (await readdir(join(node, 'opt'))).filter((name) => name !== 'kube-cert-recovery').toSorted();
 const current = (): Promise<string> => readlink(join(node, 'opt/kube-cert-recovery'));
 
-/** Starts the program until it is asked to stop. Returns how often, and what the starts said that failed. */
-function startedMeanwhile(): () => Promise<{ readonly starts: number; readonly failures: readonly string[] }> {
+/** Starts the program for as long as `work` lasts. Returns how often, and what the starts said that failed. */
+async function startedDuring(work: () => Promise<void>): Promise<{ starts: number; failures: readonly string[] }> {
   const failures: string[] = [];
   let starts = 0;
   const over = new AbortController();
@@ -45,11 +45,13 @@ function startedMeanwhile(): () => Promise<{ readonly starts: number; readonly f
     for (; !over.signal.aborted; starts += 1)
       await run(link, ['--version']).catch(({ stderr }: { readonly stderr: string }) => failures.push(stderr));
   })();
-  return async () => {
+  try {
+    await work();
+  } finally {
     over.abort();
     await loop;
-    return { starts, failures };
-  };
+  }
+  return { starts, failures };
 }
 
 it('installs, and again with nothing in the way', async () => {
@@ -63,16 +65,16 @@ it('installs, and again with nothing in the way', async () => {
 
 it('upgrades and goes back while the program is started again and again', async () => {
   const [first = ''] = await folders();
-  const stop = startedMeanwhile();
-  for (let count = 2; count <= 4; count += 1) {
-    await shell(copy);
-    const names = await folders();
-    expect(names).toHaveLength(count); // a folder of its own for each, and nothing left beside them
-    expect(await current()).toBe(names.at(-1));
-    await shell((back ?? '').replace('OLD', first));
-    expect(await current()).toBe(first);
-  }
-  const { starts, failures } = await stop();
+  const { starts, failures } = await startedDuring(async () => {
+    for (let count = 2; count <= 4; count += 1) {
+      await shell(copy);
+      const names = await folders();
+      expect(names).toHaveLength(count); // a folder of its own for each, and nothing left beside them
+      expect(await current()).toBe(names.at(-1));
+      await shell((back ?? '').replace('OLD', first));
+      expect(await current()).toBe(first);
+    }
+  });
   expect(failures).toEqual([]);
   expect(starts).toBeGreaterThan(3);
 });
