@@ -33,14 +33,14 @@ export function parseRecorded(text: string): RecordedCertificate {
 /** What an object of the API may hold is 1 MiB, and the names stand in it twice (metadata.managedFields). */
 const mostCharacters = 700_000;
 
-export interface Room {
+interface RecordRoom {
   /** Of names and entries together. */
   readonly most: number;
   /** Names of which there is no Node. */
   readonly gone: ReadonlySet<string>;
 }
 
-const enough: Room = { most: mostCharacters, gone: new Set() };
+const enough: RecordRoom = { most: mostCharacters, gone: new Set() };
 
 /**
  * The entries with what is newer; undefined: nothing is. Where there is no room, names without a Node go, those first whose
@@ -49,7 +49,7 @@ const enough: Room = { most: mostCharacters, gone: new Set() };
 export function withIssued(
   entries: Recorded,
   issued: readonly IssuedCertificate[],
-  { most, gone }: Room = enough,
+  { most, gone }: RecordRoom = enough,
 ): Recorded | undefined {
   const news = issued.filter((one) => isNews(entries, one));
   if (news.length === 0) return undefined;

@@ -24,10 +24,10 @@ const stricter: readonly (readonly [rule: string, RegExp])[] = [
 function ours({ leaf, intermediates, roots, usage, hostname }: SeededChain): string | undefined {
   try {
     const read = (pem: string) => (pem === '' ? [] : parseCertificates(Buffer.from(pem), 'chain'));
-    const [first] = read(leaf);
-    if (first === undefined) return 'no leaf';
-    const all = { leaf: first, intermediates: read(intermediates), roots: read(roots) };
-    const newer = [first, ...all.intermediates, ...all.roots].map(({ facts }) => facts.newerGo).find(Boolean);
+    const [own] = read(leaf);
+    if (own === undefined) return 'no leaf';
+    const all = { leaf: own, intermediates: read(intermediates), roots: read(roots) };
+    const newer = [own, ...all.intermediates, ...all.roots].map(({ facts }) => facts.newerGo).find(Boolean);
     const answer = verifyChain({ ...all, at: chainsAt, usage, hostname });
     return answer.ok ? newer : answer.reason;
   } catch (err) {

@@ -91,9 +91,9 @@ function signatureBy({ kind, key }: SeededKey, dice: Dice): Signature {
   const isRsa = kind === 'rsa';
   const hashes: Readonly<Record<string, string>> = isRsa ? rsaHashes : ecHashes;
   const small = isRsa && (key.asymmetricKeyDetails?.modulusLength ?? 0) < 768;
-  const name = small ? 'sha256' : seldom(dice) ? dice.pick(Object.keys(hashes)) : 'sha256';
-  const algorithm = sequence(oid(hashes[name] ?? ''), ...(isRsa ? [nullValue] : []));
-  return { algorithm, sign: (tbs) => sign(name, tbs, key) };
+  const digest = small ? 'sha256' : seldom(dice) ? dice.pick(Object.keys(hashes)) : 'sha256';
+  const algorithm = sequence(oid(hashes[digest] ?? ''), ...(isRsa ? [nullValue] : []));
+  return { algorithm, sign: (tbs) => sign(digest, tbs, key) };
 }
 
 /** One deviation among some dozen of choices leaves a third of the chains good. */
