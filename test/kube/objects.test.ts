@@ -29,6 +29,7 @@ it.each([null, []])(
       },
       async *watch(_: string, { objects }: Pick<KubeRequest, 'objects'>) {
         asked.push(objects);
+        yield { type: 'BOOKMARK', object: { metadata: { resourceVersion: '8' } } };
         stop.abort();
       },
     } as unknown as KubeConnection;
