@@ -44,7 +44,7 @@ const mode = 'syncer';
 export const defaultRecheckMs = 60_000;
 /** So long regen has for what it makes itself, before an operator is called. */
 const awaitedMs = 30_000;
-/** Of content that was not read before. It is small most often; sixteen of the largest at a time still fit into the heap. */
+/** Of content that was not read before. It is small most often; eight of the largest at a time fit well into the heap. */
 const unknownBytes = 512 * 1024;
 /** Not worth a wait. */
 const smallBytes = 64 * 1024;

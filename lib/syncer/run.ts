@@ -51,8 +51,8 @@ export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
   }
 }
 
-/** Beside each other: sixteen objects that were not read before, or four of the largest. */
-const roomBytes = 8 * 1024 * 1024;
+/** Beside each other: eight objects that were not read before, or two of the largest. */
+const roomBytes = 4 * 1024 * 1024;
 
 type OnState = Parameters<typeof watchMetadata>[0]['onState'];
 
