@@ -8,6 +8,7 @@ import {
   type Examined,
   examineProgram,
   type HostMachine,
+  installedAdoption,
   installedCommand,
   removeHost,
   thisMachine,
@@ -54,7 +55,8 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
   const config = parseToolConfig({ ...configInput(flags, io), problems });
   if (line.renewBefore === none && config.policy.ahead !== undefined) throw keptByFile(flags.config);
   refuseWorker(allDirectories(config.inventory, config.environment.directories ?? {}));
-  const adoption = out === undefined ? {} : { adoptionDirectory: resolve(io.cwd, out) };
+  const adoptionDirectory = out === undefined ? installedAdoption(here.unitDirectory) : resolve(io.cwd, out);
+  const adoption = adoptionDirectory === undefined ? {} : { adoptionDirectory };
   const renewsAhead = config.policy.ahead !== undefined;
   const { unitDirectory } = here;
   const told = { executable, flags: unitFlags(flags, io.cwd), renewsAhead, unitDirectory, ...adoption };
@@ -122,12 +124,14 @@ export async function uninstallHostCommand(
   io: Io,
   machine?: HostMachine,
 ): Promise<number> {
-  const { flags, problems } = hostFlags({ ...line, executable: '/proc/self/exe' }, io);
+  const here = machine ?? thisMachine(io.signal);
+  const { flags, problems } = hostFlags(
+    { ...line, executable: '/proc/self/exe' },
+    io,
+    installedCommand(here.unitDirectory),
+  );
   const { dryRun, backupDir, lockDir } = parseToolConfig({ ...configInput(flags, io), problems });
-  const units = await removeHost(unitPaths(undefined, hostServices), {
-    ...(machine ?? thisMachine(io.signal)),
-    dryRun,
-  });
+  const units = await removeHost(unitPaths(undefined, hostServices), { ...here, dryRun });
   // After what would ask with it.
   const removed = [...units, ...(await removeWorkerToken(resolve(io.cwd, out), dryRun))];
   if (removed.length === 0) {

@@ -210,14 +210,14 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
     const { summaryLoggedAt: loggedAt } = report;
     if (keepsNote && loggedAt !== undefined && loggedAt !== noted)
       await writeNote(lockDir, 'summary', loggedAt.toISOString(), loggedAt);
-    // The files are as they should be: nothing waits for this but the end of the process.
-    if (asHost !== undefined) await (await import('./host-rights.ts')).keepRights(mode, runtime, asHost);
     if (asHost !== undefined) {
       const notes = { directory: lockDir, boot: bootId() };
       released = Promise.all([released, releaseAfterBoot({ ...runtime, asHost, leases, boot, notes })]);
     }
     if (once && !dryRun && !mode.restart) await restarts.observe();
     const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
+    // Nothing waits for this but what needs these rights.
+    if (asHost !== undefined) await (await import('./host-rights.ts')).keepRights(mode, runtime, asHost);
     if (once && !dryRun) await restarts.publishAuthority();
     await askLife(mode, runtime, asHost);
     if (once && !dryRun && mode.restart) await tellOthers(mode, restarts, runtime);

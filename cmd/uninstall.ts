@@ -40,7 +40,13 @@ export async function uninstallCommand({ part, ...line }: UninstallLine, io: Io)
     const resolved = isNamed ? resolve(config.inventory, config.environment) : undefined;
     // With --give-back it names whose files become plain ones, which may never have had an identity of its own.
     const named = options.giveBack && !options.purge ? undefined : resolved;
-    const given = typedFlags({ ...options, kubeconfig });
+    const given = {
+      ...typedFlags({ ...options, kubeconfig }),
+      '--give-back': options.giveBack,
+      '--preset': typed.preset,
+      '--config': typed.config,
+      '--dry-run': dryRun,
+    };
     const isHost = installedCommand().includes('--mode=regen');
     const asked = { ...options, parts, isHost, typed: given, resolved: named, dryRun };
     const outcome = await runUninstall({ ...asked, connection, signal: io.signal });

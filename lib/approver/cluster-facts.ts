@@ -14,6 +14,8 @@ import type { AskedName } from './serving-request.ts';
 
 /** The API server's names change when it is set up anew. */
 const staysMs = 10 * 60_000;
+/** After an outage it is slow. */
+const timeoutMs = 10_000;
 
 type Lasting = Pick<ClusterNames, 'served' | 'serviceRanges'>;
 
@@ -58,7 +60,7 @@ export class ClusterFacts {
     const host = hostname.replace(/^\[(.*)\]$/, '$1');
     const names = await Promise.all(
       ['127.0.0.1', 'kubernetes.default.svc', host].map(async (serverName) => {
-        const pem = await servedChain({ host, port: Number(port || 443), serverName, clock, signal }).catch(
+        const pem = await servedChain({ host, port: Number(port || 443), serverName, timeoutMs, clock, signal }).catch(
           (err: unknown) => {
             const message = `Cannot ask the API server at ${connection.server} which names are its own: ${errorText(err)}`;
             throw new RecoveryError('ProofFailed', message, { cause: err });

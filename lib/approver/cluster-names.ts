@@ -80,7 +80,9 @@ export function clusterNamesIn({ asked, isControlPlane, cluster }: Asking): read
     const found =
       owner ??
       (cluster.services.has(value) ? 'a Service' : undefined) ??
-      (!isControlPlane && cluster.served.has(value) ? 'the API server, by the certificate that it serves' : undefined);
+      (!isControlPlane && cluster.served.has(value)
+        ? 'the API server, by the certificate that it serves (of its own machine where the Node has the label node-role.kubernetes.io/control-plane)'
+        : undefined);
     return found === undefined ? [] : [`${kind}:${value} is of ${found}`];
   });
 }

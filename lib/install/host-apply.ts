@@ -13,7 +13,15 @@ import { type HostService, usualServices } from '../well-known.ts';
 import { isThere, removeFile } from './existing-files.ts';
 import { defaultDirectory, hostLayout, workerTokenFile } from './layout.ts';
 import { workerMode, workerUnitPaths } from './worker-units.ts';
-import { defaultUnitDirectory, dropInOf, serviceName, timerName, type UnitFile, unitPaths } from './host.ts';
+import {
+  adoptedName,
+  defaultUnitDirectory,
+  dropInOf,
+  serviceName,
+  timerName,
+  type UnitFile,
+  unitPaths,
+} from './host.ts';
 
 /** Runs `systemctl` with these arguments. Throws WriteFailed when it fails. */
 type Systemctl = (...args: readonly string[]) => Promise<void>;
@@ -139,7 +147,15 @@ const programIn = (dropIn: string): string | undefined =>
 
 /** What the timer of this host runs: program and arguments; none without it. */
 export const installedCommand = (directory: string = defaultUnitDirectory): readonly string[] =>
-  wordsOf(/^ExecStart=(.*)$/m.exec(readText(join(directory, serviceName)))?.[1] ?? '');
+  commandOf(join(directory, serviceName));
+
+/** `--out` of the unit that repairs an adopted machine; undefined: there is none, or it has the usual place. */
+export const installedAdoption = (directory: string = defaultUnitDirectory): string | undefined =>
+  commandOf(join(directory, adoptedName))
+    .find((word) => word.startsWith('--out='))
+    ?.slice('--out='.length);
+
+const commandOf = (unit: string): readonly string[] => wordsOf(/^ExecStart=(.*)$/m.exec(readText(unit))?.[1] ?? '');
 
 function readText(path: string): string {
   try {

@@ -34,7 +34,7 @@ export interface UnitFile {
 
 export const defaultUnitDirectory = '/etc/systemd/system';
 export const serviceName = 'kube-cert-recovery.service';
-const adoptedName = 'kube-cert-recovery-adopted.service';
+export const adoptedName = 'kube-cert-recovery-adopted.service';
 export const timerName = 'kube-cert-recovery.timer';
 export const dropInOf = (unit: HostService): string => `${unit}.d/20-kube-cert-recovery.conf`;
 

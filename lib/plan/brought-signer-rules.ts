@@ -17,6 +17,7 @@ import {
   keep,
   laterMs,
   lookAgainMs,
+  soonMs,
   type Verdict,
 } from './decision.ts';
 import { certificatesOf, type Facts } from './facts.ts';
@@ -28,6 +29,11 @@ export function broughtByOthers(at: Faulty<Case<Signer>>): Verdict | undefined {
   const { artefact, now, fault } = at;
   if (!isMadeHere(artefact)) return undefined;
   const known = lastKnown(at);
+  // What could not be read may be all that knows it.
+  if (known === undefined && isUnread(at)) {
+    const message = `${fault.message}; whether it was brought here nobody can tell before its bundles and leaves are read`;
+    return blocked('Unavailable', message, laterMs(now, soonMs));
+  }
   if (known === undefined || isMadeByRotation(artefact, known)) return undefined;
   const { notAfter } = known;
   if (notAfter !== undefined && now >= notAfter) return undefined;
@@ -71,9 +77,18 @@ function lastKnown({ artefact, fact, facts, resolved, now }: Case<Signer>): Last
     const signers = [...facts.values()].flatMap(certificatesOf);
     const by = signers.find(({ isCa, fingerprint }) => isCa && leaf.signedBy.includes(fingerprint));
     if (by !== undefined) return by;
-    if (now < leaf.notAfter) return { subject: leaf.issuer };
   }
-  return inBundles.find((one) => isOwnName(artefact, one)) ?? inBundles[0] ?? own;
+  // A leaf that has ended still says its name; while its CA is blocked it is not renewed.
+  const byLeaf = leaf && { subject: leaf.issuer };
+  return inBundles.find((one) => isOwnName(artefact, one)) ?? inBundles[0] ?? own ?? byLeaf;
+}
+
+/** A leaf of this signer, a bundle that must hold it, or what is made of these. */
+function isUnread({ artefact, facts, resolved: { artefacts } }: Case<Signer>): boolean {
+  const bundles = bundlesFor(artefacts, artefact);
+  const leaves = artefacts.filter((one) => 'issuer' in one && one.issuer === artefact.name);
+  const rows = [...leaves, ...bundles, ...madeOf(artefacts, bundles)];
+  return rows.some(({ name }) => facts.get(name)?.state === 'unavailable');
 }
 
 function youngestLeaf(

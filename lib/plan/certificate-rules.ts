@@ -225,9 +225,13 @@ function issuerCannotSign({ artefact: { issuer }, expected, now, fault }: Faulty
 }
 
 /** What it signed would be refused, too: a person chooses another CA, or other names. */
-function issuerMayNotName({ artefact, expected, now, fault }: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
+function issuerMayNotName(at: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
+  const { artefact, expected, fact, now, fault } = at;
   const signer = expected.get(artefact.issuer ?? '');
-  const problem = signer?.certificate && constrainedNames(signer.certificate, artefact.hostnames);
+  const [present] = artefact.template === 'present' ? certificatesOf(fact) : [];
+  const names =
+    present === undefined ? artefact.hostnames : [...present.hostnames, ...(artefact.demandedHostnames ?? [])];
+  const problem = signer?.certificate && constrainedNames(signer.certificate, names);
   if (problem === undefined) return undefined;
   const wanted = `bring a certificate of a CA that may, to ${locationText(artefact.location)}, or take those names out`;
   const told = `${fault.message}; its signer ${artefact.issuer} may not sign for its names (${problem}): ${wanted}`;

@@ -213,7 +213,7 @@ export function understandKubeconfigs({ location, servers }: Kubeconfigs, { entr
     state: 'present',
     version,
     certificates: certificates.map((leaf) => leaf.facts),
-    digest: [...leaves.keys()].join(' '),
+    digest: JSON.stringify([[...leaves.keys()], known, held.map(({ server }) => server)]),
     authorities: known[0]?.filter((print) => known.every((prints) => prints.includes(print))) ?? [],
     servers: Object.fromEntries(servers.map(({ key }, at) => [key, held[at]?.server ?? ''])),
   };

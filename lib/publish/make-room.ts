@@ -2,8 +2,9 @@
 // has no key's name stays, what is in the way goes, as plain files of an earlier tool do.
 import { randomBytes } from 'node:crypto';
 import { dirname, join } from 'node:path';
-import type { Disk } from '../disk/disk.ts';
+import { type Disk, unlessAbsent } from '../disk/disk.ts';
 import { syncDirectory, writeNewFile } from '../disk/files.ts';
+import { RecoveryError } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
 import { dataLink, type Scan, visibleContent } from './scan.ts';
 
@@ -26,9 +27,18 @@ export async function makeRoom(room: Room, seen: Scan): Promise<boolean> {
   const { disk, directory, entries, mode } = room;
   const inTheWay = seen.directories.filter((name) => name === dataLink || Object.hasOwn(entries, name));
   if (inTheWay.includes(dataLink)) {
-    for (const [name, bytes] of await visibleContent(disk, directory, seen)) {
+    const content = await visibleContent(disk, directory, seen);
+    for (const name of [...seen.foreign, ...seen.links]) {
       const path = join(directory, name);
-      if ((await disk.lstat(path)).isSymbolicLink()) await replaceByFile(disk, path, { bytes, mode });
+      if (!(await disk.lstat(path)).isSymbolicLink()) continue;
+      const bytes = content.get(name);
+      // One that leads nowhere is absent already; what is there and cannot be read must stay where it is.
+      if (bytes !== undefined) await replaceByFile(disk, path, { bytes, mode });
+      else if ((await unlessAbsent(() => disk.stat(path))) !== undefined)
+        throw new RecoveryError(
+          'WriteFailed',
+          `Cannot make room in "${directory}": "${path}" cannot be read; move "${dataLink}" away`,
+        );
     }
     await syncDirectory(disk, directory); // durable, before what the links led through moves
   }

@@ -59,11 +59,14 @@ interface Look {
 
 /** Throws what a request throws, ReadFailed, WriteFailed; the last good files stay in use after all of them. */
 export async function syncObject(pass: Pass): Promise<PassResult> {
+  const said = contentSaid(pass);
+  const first = said && (await look(pass, said));
+  // Before anything is asked: an API server that hangs may be waiting for just these files.
+  if (first !== undefined && (await isLost(pass, first))) return act(pass, first);
   const asked = pass.asks === true ? await readLive(pass).catch(() => undefined) : undefined;
-  const said = asked === undefined ? contentSaid(pass) : undefined;
-  if (said === undefined) return act(pass, await look(pass, asked ?? (await readLive(pass))));
-  const first = await look(pass, said);
-  if (!isChange(first.decision) || (await isLost(pass, first))) return act(pass, first);
+  if (asked !== undefined) return act(pass, await look(pass, asked));
+  if (said === undefined || first === undefined) return act(pass, await look(pass, await readLive(pass)));
+  if (!isChange(first.decision)) return act(pass, first);
   const live = await readLive(pass);
   return act(pass, live.version === said.version ? first : await look(pass, live));
 }

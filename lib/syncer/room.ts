@@ -10,6 +10,7 @@ export class Room {
 
   /** Resolves when there is room, in the order of the calls; call what it resolves with to leave. */
   async take(wanted: number): Promise<() => void> {
+    if (wanted === 0) return () => undefined; // what needs none waits for nobody
     const bytes = Math.min(wanted, this.#all);
     if (this.#waiting.length > 0 || bytes > this.#left) {
       await new Promise<void>((resolve) => this.#waiting.push({ bytes, resolve }));

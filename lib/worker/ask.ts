@@ -49,6 +49,8 @@ const awayMs = 1000;
 /** Between two looks at a pending request: a fifth of the time that it has been pending. */
 const pauseMs = (pendingMs: number): number => Math.min(Math.max(pendingMs / 5, 200), 2000);
 const longestRequestMs = 10_000;
+/** In one run. A clock that is ahead takes each request for an old one. */
+const mostRefusals = 10;
 /** After one whose answer cannot be used, unless it is the first. */
 const askedAgainMs = 600_000;
 
@@ -83,6 +85,7 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
   const met = new Repeats(clock);
   let isThere = false;
   let askedAt = steadyMs(clock);
+  let refusals = 0;
   for (;;) {
     const timeoutMs = Math.min(longestRequestMs, Math.max(until - steadyMs(clock), awayMs));
     const looking = lookAndTry({ ...asking, name, body, isThere, timeoutMs, expired });
@@ -107,7 +110,9 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
         const { problem, next } = answer.judged;
         const state = `the certificate in CertificateSigningRequest "${name}" cannot be used, ${problem}`;
         const isFirst = name === requestName(expired);
-        if (!isFirst && !isOld(answer, clock.now()))
+        refusals += 1;
+        const isOver = signal.aborted || steadyMs(clock) >= until || refusals > mostRefusals;
+        if (isOver || (!isFirst && !isOld(answer, clock.now())))
           throw cannot('MaterialInvalid', `${state}; the expired one stays, and a new one is asked for in ten minutes`);
         log.warn('csr.refused', { csr: name, node: expired.node, message: `${state}; another one is asked for` });
         name = next;

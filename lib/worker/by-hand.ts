@@ -34,7 +34,7 @@ interface LookAtNode {
 const cannotMake = (node: string, problem: string): RecoveryError =>
   new RecoveryError('PreconditionFailed', `Cannot make a certificate of node "${node}": ${problem}`);
 
-/** Throws ConfigInvalid for a Node that is not there or is alive, and what the API refuses. */
+/** Throws PreconditionFailed for a Node that is not there or is alive, and what the API refuses. */
 export async function requireDeadNode(node: string, { connection, signal, now }: LookAtNode): Promise<void> {
   if (!dnsSubdomain.test(node)) throw cannotMake(node, 'that is no name of a Node');
   const object = await getIfPresent<NodeObject>({ connection, signal }, resourcePath('Node', { name: node }));
