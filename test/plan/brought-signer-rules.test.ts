@@ -100,6 +100,31 @@ const rows: Row[] = [
     says: ['"CN=kubernetes"'],
   },
   {
+    name: 'the same, and that leaf has expired: nothing else could renew it',
+    change: {
+      signer: absent,
+      bundle: absent,
+      composed: absent,
+      copy: absent,
+      target: present(leaf('leaf', [-30, -1], '', { ...ofTheirs, signedBy: [] })),
+    },
+    want: 'blocked NotOurs',
+    says: ['"CN=kubernetes"'],
+  },
+  {
+    name: 'its Secret and its leaf are deleted, and the bundle that may hold it cannot be read',
+    change: {
+      ...trusted(theirs),
+      signer: absent,
+      target: absent,
+      bundle: { state: 'unavailable', message: 'no answer' },
+      composed: absent,
+      copy: absent,
+    },
+    want: 'blocked Unavailable',
+    says: ['whether it was brought here nobody can tell'],
+  },
+  {
     name: 'its key is emptied',
     change: { ...trusted(theirs), signer: broken('keyAbsent', theirs) },
     want: 'blocked NotOurs',
