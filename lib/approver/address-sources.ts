@@ -87,7 +87,7 @@ export class ListedAddresses implements AddressSource {
   }
 
   answer(question: AddressQuestion): Promise<SourceAnswer> {
-    return Promise.resolve({ ...answerOf(question, this.#source, this.#nodes), namesNode: true });
+    return Promise.resolve({ ...answerOf(question, this.#source, this.#nodes), namesNode: true, isListed: true });
   }
 }
 
@@ -103,7 +103,7 @@ export class AddressFile implements AddressSource {
   }
 
   async answer(question: AddressQuestion): Promise<SourceAnswer> {
-    return { ...answerOf(question, this.#source, await this.#nodes()), namesNode: true };
+    return { ...answerOf(question, this.#source, await this.#nodes()), namesNode: true, isListed: true };
   }
 
   async #nodes(): Promise<NodeAddresses> {

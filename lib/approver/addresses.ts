@@ -15,6 +15,8 @@ export interface SourceAnswer {
   readonly isWeak?: true;
   /** It names nodes by their own names, so it vouches for that name. Others vouch for it where they list it. */
   readonly namesNode?: true;
+  /** The administrator has listed the node there by hand. */
+  readonly isListed?: true;
   /** It cannot tell which machine the node is. */
   readonly ambiguity?: string | undefined;
 }
@@ -39,7 +41,9 @@ const left = (reason: AddressReason, message: string): AddressVerdict => ({ acti
 
 /** Every name must be the node's by one of the sources, another node's by none, and never one of the cluster. */
 export function judgeAddresses({ node, isControlPlane = false, asked, cluster, answers }: Asking): AddressVerdict {
-  const ofCluster = clusterNamesIn({ asked, isControlPlane, cluster });
+  const listed = answers.filter(({ isListed, own }) => isListed === true && own !== undefined);
+  const names = new Set(listed.flatMap(({ own = [] }) => [node, ...own]));
+  const ofCluster = clusterNamesIn({ asked, isControlPlane, listed: names, cluster });
   if (ofCluster.length > 0) return left('NameOfCluster', `${ofCluster.join('; ')}: no node is given it`);
   const [ambiguity] = answers.flatMap((answer) => answer.ambiguity ?? []);
   if (ambiguity !== undefined) return left('NodeAmbiguous', ambiguity);

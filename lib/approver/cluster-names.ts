@@ -64,11 +64,13 @@ interface Asking {
   readonly asked: readonly AskedName[];
   /** An API server runs there: the names of its machine stand in the API server's certificate, too. */
   readonly isControlPlane: boolean;
+  /** What an administrator has listed for this node by hand. */
+  readonly listed?: ReadonlySet<string>;
   readonly cluster: ClusterNames;
 }
 
 /** The names that no node may have, each with whose it is. */
-export function clusterNamesIn({ asked, isControlPlane, cluster }: Asking): readonly string[] {
+export function clusterNamesIn({ asked, isControlPlane, listed, cluster }: Asking): readonly string[] {
   const domains = domainsOf(cluster);
   return asked.flatMap(({ kind, value }) => {
     const owner =
@@ -80,8 +82,8 @@ export function clusterNamesIn({ asked, isControlPlane, cluster }: Asking): read
     const found =
       owner ??
       (cluster.services.has(value) ? 'a Service' : undefined) ??
-      (!isControlPlane && cluster.served.has(value)
-        ? 'the API server, by the certificate that it serves (of its own machine where the Node has the label node-role.kubernetes.io/control-plane)'
+      (!isControlPlane && listed?.has(value) !== true && cluster.served.has(value)
+        ? 'the API server, by the certificate that it serves (of its own machine, where the Node has the label node-role.kubernetes.io/control-plane or a list in approver.addresses has it)'
         : undefined);
     return found === undefined ? [] : [`${kind}:${value} is of ${found}`];
   });

@@ -78,6 +78,13 @@ describe('judgeAddresses(): names of the cluster', () => {
     expect(clusterNamesIn({ asked: names, isControlPlane: true, cluster })).toEqual([]);
     expect(clusterNamesIn({ asked: names, isControlPlane: false, cluster })).toHaveLength(2);
     expect(clusterNamesIn({ asked: [asked('kubernetes')], isControlPlane: true, cluster })).toHaveLength(1);
+    // kubeadm can be told to set no label: then an administrator's list says whose they are.
+    const listed: SourceAnswer = { source: 'nodes', own: ['192.0.2.1'], namesNode: true, isListed: true };
+    const judge = (own: readonly AskedName[], answer: SourceAnswer) =>
+      judgeAddresses({ node: 'cp-1', asked: own, cluster, answers: [answer] }).action;
+    expect(judge(names, listed)).toBe('approve');
+    expect(judge(names, { ...listed, own: ['192.0.2.1', 'cp-1'], isListed: undefined } as SourceAnswer)).toBe('leave');
+    expect(judge([asked('kubernetes')], { ...listed, own: ['kubernetes'] })).toBe('leave');
   });
 });
 
