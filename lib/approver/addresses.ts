@@ -42,8 +42,8 @@ const left = (reason: AddressReason, message: string): AddressVerdict => ({ acti
 /** Every name must be the node's by one of the sources, another node's by none, and never one of the cluster. */
 export function judgeAddresses({ node, isControlPlane = false, asked, cluster, answers }: Asking): AddressVerdict {
   const listed = answers.filter(({ isListed, own }) => isListed === true && own !== undefined);
-  const names = new Set(listed.flatMap(({ own = [] }) => [node, ...own]));
-  const ofCluster = clusterNamesIn({ asked, isControlPlane, listed: names, cluster });
+  const listedNames = new Set(listed.flatMap(({ own = [] }) => [node, ...own]));
+  const ofCluster = clusterNamesIn({ asked, isControlPlane, listed: listedNames, cluster });
   if (ofCluster.length > 0) return left('NameOfCluster', `${ofCluster.join('; ')}: no node is given it`);
   const [ambiguity] = answers.flatMap((answer) => answer.ambiguity ?? []);
   if (ambiguity !== undefined) return left('NodeAmbiguous', ambiguity);

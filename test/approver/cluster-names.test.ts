@@ -83,7 +83,7 @@ describe('judgeAddresses(): names of the cluster', () => {
     const judge = (own: readonly AskedName[], answer: SourceAnswer) =>
       judgeAddresses({ node: 'cp-1', asked: own, cluster, answers: [answer] }).action;
     expect(judge(names, listed)).toBe('approve');
-    expect(judge(names, { ...listed, own: ['192.0.2.1', 'cp-1'], isListed: undefined } as SourceAnswer)).toBe('leave');
+    expect(judge(names, { source: 'machines', own: ['192.0.2.1', 'cp-1'] })).toBe('leave');
     expect(judge([asked('kubernetes')], { ...listed, own: ['kubernetes'] })).toBe('leave');
   });
 });
