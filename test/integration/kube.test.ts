@@ -333,7 +333,7 @@ describe('answers', () => {
     ]);
     expect(found.map(({ code, message }) => `${code}: ${message}`)).toEqual([
       'KubeNotFound: Cannot get ConfigMap "default/absent": the API server answered 404 NotFound',
-      'KubeConflict: Cannot update ConfigMap "default/twice": the API server answered 409 Conflict',
+      'KubeConflict: Cannot update ConfigMap "default/twice": the API server answered 409 Conflict, it has been changed since it was read; it is looked at again, else run this again',
       'KubeRejected: Cannot update ConfigMap "default/twice": the API server answered 400 BadRequest',
       expect.stringMatching(/^KubeRejected: .* 422 Invalid, data\[\.\.\/x\]: FieldValueInvalid$/),
     ]);

@@ -1,5 +1,5 @@
 // What `status` says on a worker, with and without the units of `init host`, and where there is no node at all.
-import { mkdir, symlink } from 'node:fs/promises';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { initWorkerCommand } from '../../cmd/init-worker.ts';
@@ -19,9 +19,15 @@ export function statusStory({ create, cli }: World): void {
   describe('status', () => {
     const status = (worker: Worker, ...more: readonly string[]) =>
       cli('status', `--config=${worker.root}/recovery.yaml`, ...more);
+    /** With the CA where `kubeadm join` puts it. */
+    const joined = async (name: string, notAfter: Date): Promise<Worker> => {
+      const worker = await create(name, notAfter);
+      await writeFile(worker.clientAuthority, await worker.trust());
+      return worker;
+    };
 
     it('on a worker says when its certificate ends, and how a worker without units is armed', async () => {
-      const worker = await create('seen', new Date(Date.now() + 300 * 24 * hour));
+      const worker = await joined('seen', new Date(Date.now() + 300 * 24 * hour));
       const { exit, out, err } = await status(worker);
       expect(exit, err).toBe(0);
       expect(out).toMatch(
@@ -38,7 +44,7 @@ export function statusStory({ create, cli }: World): void {
     });
 
     it('says that it is armed, and that the program would ask', async () => {
-      const worker = await create('armed', new Date(Date.now() - hour));
+      const worker = await joined('armed', new Date(Date.now() - hour));
       const [said, unitDirectory] = [[] as string[], join(worker.root, 'systemd')];
       const signal = AbortSignal.timeout(60_000);
       const stdout = { write: (text: string) => said.push(text) };
