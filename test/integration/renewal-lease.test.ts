@@ -50,7 +50,7 @@ it('waits while the right to the Lease is not granted, and says how that is done
   const before = await ends();
   const { code, stderr } = await run('--restart');
   expect(code, stderr).toBe(0);
-  expect(stderr).toContain('grant it with "kube-cert-recovery init host" on a control-plane node');
+  expect(stderr).toContain(String.raw`grant it with \"kube-cert-recovery init host\" on a control-plane node`);
   expect(await ends()).toEqual(before);
 });
 
