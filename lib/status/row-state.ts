@@ -46,8 +46,9 @@ function warningMs(
   { artefacts }: Resolved,
 ): number {
   const life = notAfter.getTime() - notBefore.getTime();
-  if (artefact.kind === 'target' && artefact.rotatedBy !== undefined) return life * latePart;
-  if (artefact.kind === 'target') return Math.min(life, artefact.validity) * announcedPart;
+  if (artefact.kind === 'target') {
+    return Math.min(life, artefact.validity) * (artefact.rotatedBy === undefined ? announcedPart : latePart);
+  }
   const leaves = artefacts.flatMap((row) =>
     row.kind === 'target' && row.issuer === artefact.name ? [row.validity] : [],
   );
