@@ -17,10 +17,10 @@ import {
 const usages = ['digital signature', 'key encipherment', 'server auth'];
 const groups = ['system:nodes', 'system:authenticated'];
 const nodes = {
-  test: ['127.0.0.1', '10.0.0.1', '2001:db8::1', 'node1', 'node1.local'],
+  test: ['10.0.0.7', '10.0.0.1', '2001:db8::1', 'node1', 'node1.local'],
   other: ['10.0.0.99', 'other.local'],
 };
-const names = 'DNS:node1,DNS:node1.local,IP:127.0.0.1,IP:10.0.0.1';
+const names = 'DNS:node1,DNS:node1.local,IP:10.0.0.7,IP:10.0.0.1';
 
 interface Wish {
   readonly spec?: Partial<SigningRequest['spec']>;
@@ -94,7 +94,7 @@ describe('a request for a serving certificate is approved', () => {
   });
 
   it('and its approval says by which source', () => {
-    const message = 'the node asks for itself, and node1, node1.local, 127.0.0.1, 10.0.0.1 is its own by machines';
+    const message = 'the node asks for itself, and node1, node1.local, 10.0.0.7, 10.0.0.1 is its own by nodes';
     expect(judged({})).toEqual({ action: 'approve', message });
   });
 });
@@ -156,7 +156,7 @@ describe('a request for a serving certificate is left', () => {
     ['AddressNotOfNode', `${names},IP:10.0.0.2`, 'IP:10.0.0.2'],
     ['AddressNotOfNode', `${names},IP:2001:db8::2`, 'IP:2001:db8::2'],
     ['NameOfCluster', `${names},DNS:kubernetes.default.svc`, 'DNS:kubernetes.default.svc'],
-    ['NamesForbidden', `${names},${Array.from({ length: 101 }, (_, at) => `IP:10.1.0.${at}`).join()}`, '104'],
+    ['NamesForbidden', `${names},${Array.from({ length: 101 }, (_, at) => `IP:10.1.0.${at}`).join()}`, '105'],
     ['AddressNotOfNode', 'DNS:node1.loca', 'DNS:node1.loca'],
     ['AddressNotOfNode', 'DNS:x.test', 'DNS:x.test'],
     ['AddressOfOtherNode', `${names},IP:10.0.0.99`, '"10.0.0.99" belongs to node "other"'],

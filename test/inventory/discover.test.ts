@@ -399,7 +399,7 @@ describe('discovery of a machine', () => {
   ])('refuses %s', async (_title, files) => {
     for (const file of files) await put(file, '');
     await expect(found()).rejects.toMatchObject({
-      code: 'ConfigInvalid',
+      code: 'PreconditionFailed',
       message: expect.stringMatching(
         /^Cannot find a control plane of kubeadm on this machine: there is no "\/etc\/kubernetes\/manifests\/kube-apiserver.yaml"/,
       ) as unknown,
@@ -449,7 +449,7 @@ describe('discovery of a machine', () => {
     ['manifests/kube-apiserver.yaml', 'kind: KubeletConfiguration\n'],
   ])('takes no name for a sign of a control plane: another document in %s', async (file, content) => {
     await put(`/etc/kubernetes/${file}`, content);
-    await expect(found()).rejects.toMatchObject({ code: 'ConfigInvalid' });
+    await expect(found()).rejects.toMatchObject({ code: 'PreconditionFailed' });
   });
 
   it('leaves an inventory alone that asks for no discovery', async () => {
