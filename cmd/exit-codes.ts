@@ -45,9 +45,9 @@ export function unmetConditions({ gaveUp, artefacts }: RegenReport): readonly Un
   ];
 }
 
-/** Of a run that gave up: others have changed it each time, or what it waits for was not written. */
+/** Of a run that gave up: others have changed it each time, or what it waits for was not written. A dry run writes nothing. */
 const isLeft = ({ action, reason, outcome }: ArtefactReport): boolean =>
-  reason === 'Settling' || (action === 'renew' && outcome !== 'written');
+  reason === 'Settling' || (action === 'renew' && outcome !== undefined && outcome !== 'written');
 
 /** An attempt that failed and left nothing to do, because its answer was lost or another writer was quicker, is none. */
 export function isUnmet({ action, outcome }: ArtefactReport): boolean {
