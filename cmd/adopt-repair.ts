@@ -11,10 +11,10 @@ import { kubeconfigFile } from '../lib/install/layout.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import type { Problem } from '../lib/problems.ts';
 import { poll } from '../lib/retry.ts';
-import { connect, type Connecting, connectingOf } from './connections.ts';
+import { connect, type Connecting, connectingOf } from '../lib/run/connections.ts';
 import { exitCodes, exitOfError, exitOfFailure } from './exit-codes.ts';
 import type { AdoptLine } from './init-adopt.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import { configInput, installFlags, orKubeadm } from './read-config.ts';
 
 /** An API server that has just been started again gets this long; one that is away waits for the next minute. */

@@ -11,10 +11,10 @@ import { directoriesOfKubeadm, discoverKubeadm } from '../lib/inventory/discover
 import { problemsError } from '../lib/problems.ts';
 import { nextCommand } from '../lib/next-command.ts';
 import { version } from '../lib/program.ts';
-import { connectingOf, withConnection } from './connections.ts';
+import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { configInput, installFlags, type InstallLine, orKubeadm } from './read-config.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 
 type ApproverLine = InstallLine & FlagsOf<'init approver'>;
 

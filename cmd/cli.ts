@@ -6,7 +6,7 @@ import { errorText } from '../lib/errors.ts';
 import { isWrongUsage } from '../lib/problems.ts';
 import { programText } from '../lib/program.ts';
 import { exitCodes, exitOfError } from './exit-codes.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 
 const name = 'kube-cert-recovery';
 const usage = `Usage: ${name} --mode=regen|syncer|approver[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]

@@ -1,7 +1,7 @@
 // The one table of exit codes, and what leads to which.
 import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
 import type { Log } from '../lib/log.ts';
-import type { ArtefactReport, RegenReport } from '../lib/regen/journal.ts';
+import type { UnmetCondition } from '../lib/regen/unmet.ts';
 import { isPartlyUnknown, nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
 import type { StatusReport, StatusRow } from '../lib/status/report.ts';
 import type { WorkerStatus } from '../lib/status/worker-state.ts';
@@ -26,32 +26,6 @@ export function exitOfError(err: unknown): ExitCode {
 export function exitOfFailure(err: unknown, log: Pick<Log, 'error'>): ExitCode {
   log.error('process.failed', { err: errorText(err), code: err instanceof RecoveryError ? err.code : undefined });
   return exitOfError(err);
-}
-
-/** What is not as it should be at the end of `--once`, one sentence each; none when all is well. */
-export interface UnmetCondition {
-  readonly message: string;
-  /** An administrator must bring it, or the CA that would sign it. */
-  readonly byHand?: boolean | undefined;
-  /** A wrong setting of one entry, which was left out. */
-  readonly isSetting?: boolean;
-}
-
-export function unmetConditions({ gaveUp, artefacts }: RegenReport): readonly UnmetCondition[] {
-  const unmet = artefacts.filter((one) => isUnmet(one) || (gaveUp !== undefined && isLeft(one)));
-  return [
-    ...(gaveUp === undefined ? [] : [{ message: `regen gave up: ${gaveUp}` }]),
-    ...unmet.map(({ artefact, message, err, byHand }) => ({ message: `${artefact}: ${err ?? message}`, byHand })),
-  ];
-}
-
-/** Of a run that gave up: others have changed it each time, or what it waits for was not written. A dry run writes nothing. */
-const isLeft = ({ action, reason, outcome }: ArtefactReport): boolean =>
-  reason === 'Settling' || (action === 'renew' && outcome !== undefined && outcome !== 'written');
-
-/** An attempt that failed and left nothing to do, because its answer was lost or another writer was quicker, is none. */
-export function isUnmet({ action, outcome }: ArtefactReport): boolean {
-  return action === 'blocked' || (action === 'renew' && outcome === 'failed');
 }
 
 /**

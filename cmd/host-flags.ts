@@ -10,7 +10,7 @@ import { withInstalled } from '../lib/install/installed-flags.ts';
 import type { Problem } from '../lib/problems.ts';
 import { defaultBackupDir, defaultLockDir } from '../lib/well-known.ts';
 import { absoluteConfig, type CommandLine, configInput, type InstallLine, orKubeadm } from './read-config.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 
 type HostPlace = Pick<Io, 'cwd' | 'env'>;
 

@@ -15,9 +15,9 @@ import { directoriesOfKubeadm, discoverKubeadm, type Discovery } from '../lib/in
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Problem } from '../lib/problems.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
-import { connect, connectingOf } from './connections.ts';
+import { connect, connectingOf } from '../lib/run/connections.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import { type CommandLine, configInput, installFlags, type InstallLine } from './read-config.ts';
 import { purgeCommand } from './uninstall.ts';
 

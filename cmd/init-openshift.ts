@@ -8,7 +8,7 @@ import { problemsError } from '../lib/problems.ts';
 import { toYaml } from '../lib/yaml.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { InstallLine } from './read-config.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 
 type OpenshiftLine = InstallLine & FlagsOf<'init openshift'>;
 

@@ -22,7 +22,7 @@ import { exitCodes } from './exit-codes.ts';
 import { hostFlags, type HostLine, ownParents, realOf, unitFlags } from './host-flags.ts';
 import { requireProgram } from './host.ts';
 import { configInput } from './read-config.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import { nextCommand, shellWord } from '../lib/next-command.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
 

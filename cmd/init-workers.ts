@@ -7,10 +7,10 @@ import { workerManifests } from '../lib/install/rbac.ts';
 import { prepareWorkers } from '../lib/install/workers.ts';
 import type { Problem } from '../lib/problems.ts';
 import { toYaml } from '../lib/yaml.ts';
-import { connectingOf, withConnection } from './connections.ts';
+import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { administrator, configInput, type InstallLine, orKubeadm } from './read-config.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import { nextCommand } from '../lib/next-command.ts';
 
 export async function initWorkersCommand({ out, server, output, ...line }: InstallLine, io: Io): Promise<number> {

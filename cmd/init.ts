@@ -7,10 +7,10 @@ import { type InitOutcome, renderInitManifests, runInit } from '../lib/install/i
 import { type RenderOutcome, runRender } from '../lib/install/render.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
-import { connectingOf, withConnection } from './connections.ts';
+import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { exitCodes, exitOfUnmet } from './exit-codes.ts';
 import { configInput, installFlags, type InstallLine, type InstallOptions } from './read-config.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import { nextCommand, shellWord } from '../lib/next-command.ts';
 import { sameInventory } from '../lib/config/given-flags.ts';
 import { hostLayout } from '../lib/install/layout.ts';

@@ -6,37 +6,24 @@ import { requesterOf } from '../lib/bootstrap-identity.ts';
 import type { Config } from '../lib/config/load.ts';
 import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import { Health, keepServingHealth } from '../lib/health.ts';
-import { isNews, readNote, writeNote } from '../lib/host/notes.ts';
+import { isNews } from '../lib/host/notes.ts';
 import { requireOwnLock } from '../lib/host/own-user.ts';
-import { addressesNow, addressGone } from '../lib/host/own-address.ts';
-import { bootId } from '../lib/host/proc.ts';
-import { lockHost, refuseBesideKubeadm } from '../lib/host/sole-writer.ts';
-import { leaderLeases } from '../lib/inventory/leader-leases.ts';
-import { fileDirectories, isFile } from '../lib/inventory/places.ts';
+import { isFile } from '../lib/inventory/places.ts';
 import { readBy } from '../lib/inventory/resolve.ts';
-import { EventRecorder } from '../lib/kube/events.ts';
 import { Breakers } from '../lib/kube/circuit-breaker.ts';
+import { EventRecorder } from '../lib/kube/events.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createMetrics, noMetrics } from '../lib/metrics.ts';
-import { createKeyPool } from '../lib/pki/key-pool.ts';
-import { createProver } from '../lib/proof/prove.ts';
-import { createOtherClocks } from '../lib/regen/other-clocks.ts';
-import type { RegenReport } from '../lib/regen/journal.ts';
-import type { Sources } from '../lib/plan/gather-offers.ts';
 import { version } from '../lib/program.ts';
-import { runRegen } from '../lib/regen/run.ts';
-import { releaseAfterBoot } from '../lib/regen/boot-leases.ts';
-import { observeBoot, releaseStaleLeases } from '../lib/regen/stale-leases.ts';
+import { createProver } from '../lib/proof/prove.ts';
+import { observeBoot } from '../lib/regen/stale-leases.ts';
+import type { UnmetCondition } from '../lib/regen/unmet.ts';
 import { waitAtMost } from '../lib/retry.ts';
-import { createDiskStore } from '../lib/store/disk-store.ts';
-import { addressOf, connect, keepConnection, namesInApi, OtherConnections, storeOf } from './connections.ts';
-import { type UnmetCondition, unmetConditions } from './exit-codes.ts';
-import { clockFactsFor, resolveHere } from './read-config.ts';
-import { defaultKeyAlgorithm } from '../lib/well-known.ts';
-import { askLife, withLifeOfCluster } from './cluster-life.ts';
-import { clocksAskedAs, hostIdentity } from './host-identity.ts';
-import { createHostRestarts, createPodRestarts, type HostRestarts } from './restarts.ts';
-import type { Runtime } from './runtime.ts';
+import { addressOf, connect, keepConnection, OtherConnections } from '../lib/run/connections.ts';
+import { createPodRestarts } from '../lib/run/pod-restarters.ts';
+import { runRegenMode } from '../lib/run/regen-steps.ts';
+import { clockFactsFor, type Connected, type Runtime } from '../lib/run/runtime.ts';
+import { resolveHere } from './read-config.ts';
 
 type Unmet = Promise<readonly UnmetCondition[]>;
 
@@ -91,12 +78,6 @@ function newsOf({ modes, once, dryRun }: Config, { isOfUnit, clock }: Pick<Runti
   return (text: string): Promise<boolean> => isNews(lockDir, 'discovery', text, clock.now());
 }
 
-/** `signal` aborts when the process is asked to stop, and when the mode has ended. */
-interface Connected extends Runtime {
-  readonly connection: KubeConnection;
-  readonly events: EventRecorder;
-}
-
 /** How long the end of a mode waits for its connection's files to be left alone and its Events to end. */
 const besideMs = 5_000;
 
@@ -125,118 +106,15 @@ async function regen(mode: RegenConfig, runtime: Runtime): Unmet {
   const { locations, kubeconfig } = mode;
   const { artefacts } = runtime.resolved;
   const usesApi = kubeconfig !== undefined && artefacts.some(({ location }) => !isFile(location));
-  if (locations === 'disk' || !usesApi) return renew(mode, runtime);
+  if (locations === 'disk' || !usesApi) return runRegenMode(mode, runtime);
   const connection = await connect(kubeconfig, runtime).catch(async (err: unknown) => {
     // Files are healed first: they need no API.
     if (locations === 'all' && artefacts.some(({ location }) => isFile(location))) {
-      await renew(mode, { ...runtime, once: true });
+      await runRegenMode(mode, { ...runtime, once: true });
     }
     throw err;
   });
-  return withApi(connection, runtime, (connected) => renew(mode, connected));
-}
-
-/** How long the process stays for the release of stale leases, when everything else is done. */
-const leasesMs = 15_000;
-/** The same of a host whose API server may just be starting. */
-const afterBootMs = 90_000;
-
-/** Without a connection the files of this host alone. */
-async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
-  const { clock, log, once, dryRun } = given;
-  const { connection, events } = 'connection' in given ? given : {};
-  const { backupDir, lockDir, keyAlgorithm } = mode;
-  const leases = leaderLeases(given.resolved.artefacts);
-  // At once: a clock that is set later must not move the time of the boot.
-  const boot = observeBoot(clock);
-  let released: Promise<unknown> = Promise.resolve();
-  const disk = createDiskStore({
-    backupDir,
-    owners: given.resolved.artefacts,
-    endpoints: given.resolved.endpoints,
-    onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: backupDir, code, err: message }),
-    onAttributesLost: ({ code, message }) => log.warn('attributes.lost', { code, err: message }),
-  });
-  const asHost = mode.restart && once && !dryRun ? hostIdentity(disk, given)?.asHost : undefined;
-  const runtime = { ...given, resolved: await withLifeOfCluster(mode, given, asHost) };
-  const { resolved } = runtime;
-  const restarts = createHostRestarts(mode, disk, runtime);
-  const directories = fileDirectories(resolved.artefacts.map(({ location }) => location));
-  const isByHand = (once || dryRun) && given.isOfUnit !== true;
-  // When a run of the timer has last logged how everything stands: the note keeps that line to one a day and boot.
-  const keepsNote = once && !dryRun && !isByHand;
-  const noted = keepsNote ? (await readNote(lockDir, 'summary'))?.at : undefined;
-  try {
-    const hasSources = (once || dryRun) && Object.keys(mode.sources).length > 0;
-    const management = hasSources ? await import('./management.ts') : undefined;
-    let summaryLoggedAt = noted;
-    const pass = (sources: Sources | undefined): Promise<RegenReport> =>
-      runRegen({
-        ...runtime,
-        ...mode,
-        sources,
-        store: storeOf(connection, restarts.store),
-        renewalLease: restarts.renewalLease,
-        namesInApi: namesInApi(resolved, connection),
-        clockFacts: clockFactsFor(mode, runtime.builtAt),
-        otherClocks: connection
-          ? createOtherClocks({ ...runtime, connection, leases })
-          : clocksAskedAs(asHost, runtime),
-        keyPool: createKeyPool({
-          algorithm: keyAlgorithm ?? defaultKeyAlgorithm,
-          size: resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length,
-        }),
-        locations: connection === undefined ? 'disk' : mode.locations,
-        summaryLoggedAt,
-        isByHand,
-        onFirstAnswer({ wasAway }) {
-          if (connection === undefined || dryRun) return;
-          released = releaseStaleLeases({ ...runtime, connection, leases, boot, mayHaveRenewed: !wasAway });
-        },
-        lockDisk: () => lockHost({ ...runtime, lockDir, directories }),
-        refuseBesideOthers: () => refuseBesideKubeadm(directories),
-      });
-    const places = await management?.sourcesOf(mode);
-    let report = await pass(places);
-    const wanted = report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
-    if (management !== undefined && wanted.length > 0) {
-      // What this machine can make itself came first, and its files are free for others while its sources are asked.
-      ({ summaryLoggedAt } = report);
-      const asked = { sources: mode.sources, lockDir: dryRun ? undefined : lockDir };
-      const answers = await management.askSources(asked, wanted, runtime);
-      report = await management.afterAsking(report, pass, new Map([...(places ?? []), ...answers]), log);
-    }
-    if (events !== undefined) await sendEvents(events);
-    const { summaryLoggedAt: loggedAt } = report;
-    if (keepsNote && loggedAt !== undefined && loggedAt !== noted)
-      await writeNote(lockDir, 'summary', loggedAt.toISOString(), loggedAt);
-    if (asHost !== undefined) {
-      const notes = { directory: lockDir, boot: bootId() };
-      released = Promise.all([released, releaseAfterBoot({ ...runtime, asHost, leases, boot, notes })]);
-    }
-    if (once && !dryRun && !mode.restart) await restarts.observe();
-    const unfinished = mode.restart && !dryRun ? await restarts.finish(report) : [];
-    // Nothing waits for this but what needs these rights.
-    if (asHost !== undefined) await (await import('./host-rights.ts')).keepRights(mode, runtime, asHost);
-    if (once && !dryRun) await restarts.publishAuthority();
-    await askLife(mode, runtime, asHost);
-    if (once && !dryRun && mode.restart) await tellOthers(mode, restarts, runtime);
-    const gone = once ? addressGone(resolved.endpoints?.local, addressesNow()) : undefined;
-    // As often as how everything stands is logged.
-    if (gone !== undefined && (!keepsNote || loggedAt !== noted)) log.warn('address.gone', { message: gone });
-    return once ? [...unmetConditions(report), ...unfinished] : [];
-  } finally {
-    await waitAtMost(asHost === undefined ? leasesMs : afterBootMs, released, given);
-  }
-}
-
-/** Of a run that no kubelet waits for, when all is done here: other clusters get what is theirs. */
-async function tellOthers(mode: RegenConfig, restarts: HostRestarts, runtime: Runtime): Promise<void> {
-  if (mode.machine === undefined && Object.keys(mode.deliveries).length === 0) return;
-  const { deliverFromHere, keepMachineExpiry } = await import('./management.ts');
-  await deliverFromHere(mode, restarts.store, runtime);
-  const servedUntil = mode.machine && (await restarts.servedNotAfter());
-  if (servedUntil !== undefined) await keepMachineExpiry(mode, servedUntil, runtime);
+  return withApi(connection, runtime, (connected) => runRegenMode(mode, connected));
 }
 
 /** Publishes objects as files, observes the files, proves that they are in use. */

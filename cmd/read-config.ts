@@ -7,7 +7,6 @@ import type { CommonConfig, ToolConfig } from '../lib/config/load.ts';
 import type { ConfigInput } from '../lib/config/sources.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
-import { isClockSynchronised } from '../lib/host/clock-synchronised.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
@@ -18,7 +17,8 @@ import type { ClockFacts } from '../lib/plan/clock-rules.ts';
 import { builtAt as thisBuild } from '../lib/program.ts';
 import { nearest, valueText } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
-import type { Io } from './runtime.ts';
+import { clockFactsFor } from '../lib/run/runtime.ts';
+import type { Io } from './io.ts';
 
 export type CommandLine = FlagsOf<'all' | 'modes'>;
 export type InstallLine = CommandLine & FlagsOf<'init' | 'uninstall'>;
@@ -62,14 +62,6 @@ export async function resolveHere(
     for (const message of found.notes) log?.warn('discovery.partial', { message });
   return resolveInventory(inventory, found.environment);
 }
-
-/** For a mode, which asks again and again; `thorough` costs a process. */
-export const clockFactsFor =
-  ({ clockSynchronised }: Pick<ToolConfig, 'clockSynchronised'>, builtAt: Date) =>
-  async (thorough: boolean): Promise<ClockFacts> => ({
-    builtAt,
-    synchronised: await isClockSynchronised(clockSynchronised, { thorough }),
-  });
 
 /** For `status`: now, or at another time, of which nothing is known that its clock will show. */
 export async function clockFactsAt(

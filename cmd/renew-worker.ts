@@ -14,10 +14,10 @@ import { createLog } from '../lib/log.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import { version } from '../lib/program.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
-import { connect } from './connections.ts';
+import { connect } from '../lib/run/connections.ts';
 import { exitCodes, exitOfFailure } from './exit-codes.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import { nextCommand } from '../lib/next-command.ts';
 import { tokenAccount } from '../lib/install/worker-host.ts';
 

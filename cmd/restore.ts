@@ -21,7 +21,7 @@ import {
 } from '../lib/store/restore.ts';
 import type { Store } from '../lib/store/store.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import { lockHost } from '../lib/host/sole-writer.ts';
 import { configInput, type CommandLine, orKubeadm, resolveHere } from './read-config.ts';
 import { fileDirectories, isFile } from '../lib/inventory/places.ts';

@@ -10,7 +10,7 @@ import { builtAt, version } from '../lib/program.ts';
 import { exitCodes, exitOfFailure, exitOfUnmet } from './exit-codes.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 
 /** What a reader of the log wants to know of the configuration; the inventory by its name. */
 function summary({ inventory, ...config }: Config): Record<string, unknown> {

@@ -2,7 +2,7 @@
 import { loadPreset, presetNames, presetText } from '../lib/inventory/preset.ts';
 import { table } from '../lib/table.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 
 /** Throws InventoryInvalid for a name that is not there. */
 export function presetCommand(name: string | undefined, io: Pick<Io, 'stdout'>): number {

@@ -24,9 +24,9 @@ import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { connectFirst, repairCredentials } from './adopt-repair.ts';
-import { addressOf, connect, type Connecting, connectingOf, namesInApi, storeOf } from './connections.ts';
+import { addressOf, connect, type Connecting, connectingOf, namesInApi, storeOf } from '../lib/run/connections.ts';
 import { exitOfStatus } from './exit-codes.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import { clockFactsAt, configInput, resolveHere } from './read-config.ts';
 
 export interface StatusRequest {

@@ -14,7 +14,7 @@ import { authorityKey, type Entries, locationText, type Store } from '../lib/sto
 import { expiredAt } from '../lib/worker/expiry.ts';
 import { authorityLocations, kubeletIdentity } from '../lib/worker/kubelet-files.ts';
 import { exitOfWorker } from './exit-codes.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import type { StatusRequest } from './status-api.ts';
 
 interface WorkerMachine extends StatusRequest {

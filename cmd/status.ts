@@ -27,11 +27,11 @@ import { renderNode } from '../lib/status/print.ts';
 import type { StatusFormat } from '../lib/status/structured.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
-import { withNotedLife } from './cluster-life.ts';
-import { connectingOf, storeOf } from './connections.ts';
-import { rightsNote } from './host-rights.ts';
+import { withNotedLife } from '../lib/run/cluster-life.ts';
+import { connectingOf, storeOf } from '../lib/run/connections.ts';
+import { rightsNote } from '../lib/run/host-rights.ts';
 import { exitOfNode } from './exit-codes.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
 import { type Given, nextCommand } from '../lib/next-command.ts';
 import { absoluteConfig, clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
@@ -148,7 +148,7 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
 /** The log would only repeat what the report says. */
 async function sourcesToAsk(config: ToolConfig, io: Io) {
   if (Object.keys(config.sources).length === 0) return undefined;
-  const { askSources, sourcesOf } = await import('./management.ts');
+  const { askSources, sourcesOf } = await import('../lib/run/other-clusters.ts');
   const { clock, log, signal } = connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
   const places = await sourcesOf(config);
   return {

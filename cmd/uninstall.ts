@@ -10,9 +10,9 @@ import { type UninstallPart, uninstallParts } from '../lib/install/uninstall-par
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { nextCommand, shellWord } from '../lib/next-command.ts';
 import { type Problem, suggestion } from '../lib/problems.ts';
-import { connectingOf, withConnection } from './connections.ts';
+import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { exitCodes } from './exit-codes.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import {
   administrator,
   type CommandLine,

@@ -9,10 +9,10 @@ import { RecoveryError } from '../lib/errors.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
 import { makeNodeCertificate, readSigningAuthority, requireDeadNode } from '../lib/worker/by-hand.ts';
-import { connectingOf, withConnection } from './connections.ts';
+import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';
-import type { Io } from './runtime.ts';
+import type { Io } from './io.ts';
 import { nextCommand } from '../lib/next-command.ts';
 
 type WorkerLine = CommandLine & FlagsOf<'worker'>;

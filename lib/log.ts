@@ -72,6 +72,7 @@ export type LogEvent =
   | 'restart.failed'
   | 'machine.annotated'
   | 'machine.failed'
+  | 'step.failed'
   | 'renewal.waiting'
   | 'renewal.started'
   | 'renewal.finished'

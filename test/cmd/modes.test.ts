@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { runModes } from '../../cmd/modes.ts';
-import type { UnmetCondition } from '../../cmd/exit-codes.ts';
+import type { UnmetCondition } from '../../lib/regen/unmet.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { parseConfig } from '../../lib/config/load.ts';

@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { exitCodes, exitOfUnmet } from '../../cmd/exit-codes.ts';
 import { resolveHere } from '../../cmd/read-config.ts';
-import { unmetConditions } from '../../cmd/exit-codes.ts';
+import { unmetConditions } from '../../lib/regen/unmet.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { createLog } from '../../lib/log.ts';

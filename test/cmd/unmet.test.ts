@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { exitCodes, exitOfUnmet } from '../../cmd/exit-codes.ts';
-import { unmetConditions } from '../../cmd/exit-codes.ts';
+import { unmetConditions } from '../../lib/regen/unmet.ts';
 import type { ArtefactReport, RegenReport } from '../../lib/regen/journal.ts';
 
 const row = (more: Partial<ArtefactReport>): ArtefactReport => ({

@@ -3,7 +3,7 @@
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Io } from '../../cmd/runtime.ts';
+import type { Io } from '../../cmd/io.ts';
 import { configInput } from '../../cmd/read-config.ts';
 import { adoptionStatus } from '../../cmd/status-api.ts';
 import { statusCommand } from '../../cmd/status.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
-import type { Io } from '../../cmd/runtime.ts';
+import type { Io } from '../../cmd/io.ts';
 import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { accountName } from '../../lib/install/accounts.ts';
 import { ownLabel } from '../../lib/install/apply.ts';

@@ -2,7 +2,7 @@
 // what is not is named with its reason, a single run ends, and no valid CA of others has got another key.
 // CONVERGENCE_SEEDS: how many sequences (100). CONVERGENCE_FIRST: the first of them, to run one again.
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { unmetConditions } from '../../cmd/exit-codes.ts';
+import { unmetConditions } from '../../lib/regen/unmet.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { bundlesFor, dependenciesOf } from '../../lib/inventory/order.ts';
 import { openConnection } from '../../lib/kube/connection.ts';

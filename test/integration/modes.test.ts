@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { runModes } from '../../cmd/modes.ts';
 import { systemClock } from '../../lib/clock.ts';
-import type { UnmetCondition } from '../../cmd/exit-codes.ts';
+import type { UnmetCondition } from '../../lib/regen/unmet.ts';
 import { parseConfig } from '../../lib/config/load.ts';
 import type { ConfigFlags } from '../../lib/config/flags.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';

@@ -5,7 +5,7 @@ import type { Clock } from '../../lib/clock.ts';
 import type { Location, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { RegenReport } from '../../lib/regen/journal.ts';
 import { runRegen } from '../../lib/regen/run.ts';
-import { unmetConditions } from '../../cmd/exit-codes.ts';
+import { unmetConditions } from '../../lib/regen/unmet.ts';
 import { caBundleKey } from '../../lib/inventory/content.ts';
 import { createKeyPool } from '../../lib/pki/key-pool.ts';
 import { algorithm } from '../support/faults/interleaving.ts';

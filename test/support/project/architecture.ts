@@ -31,10 +31,12 @@ const layers: readonly (readonly RegExp[])[] = [
     /^lib\/install\//,
     /^lib\/adopt\//,
   ],
+  // A run is made of their steps.
+  [/^lib\/run\//],
   [/^cmd\//],
 ];
 /** In this layer the folders know nothing of each other; in those below, only not in both directions. */
-const flows = layers.length - 2;
+const flows = layers.length - 3;
 /** But an adoption is an installation, and more. */
 const isAdoption = ({ from, to }: Import): boolean => from.startsWith('lib/adopt/') && to.startsWith('lib/install/');
 

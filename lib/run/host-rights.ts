@@ -1,60 +1,28 @@
 // What a host of the control plane may ask of the API: granted by `init host` as an administrator, and where that was not
 // possible, or somebody has removed it, by a run of the timer, which is root and has kubeadm's administrator before it.
-import { basename, join } from 'node:path';
-import { isRecent } from '../lib/clock.ts';
-import type { ToolConfig } from '../lib/config/load.ts';
-import type { RegenConfig } from '../lib/config/mode-settings.ts';
-import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
-import { forgetNote, readNote, writeNote } from '../lib/host/notes.ts';
-import { applyManifests } from '../lib/install/apply.ts';
-import { missingRights } from '../lib/install/missing-rights.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
-import { nextCommand } from '../lib/next-command.ts';
-import type { Store } from '../lib/store/store.ts';
-import { hostsGroup, hostUser } from '../lib/well-known.ts';
+import { join } from 'node:path';
+import { isRecent } from '../clock.ts';
+import type { ToolConfig } from '../config/load.ts';
+import type { RegenConfig } from '../config/mode-settings.ts';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { forgetNote, readNote, writeNote } from '../host/notes.ts';
+import { applyManifests } from '../install/apply.ts';
+import { missingRights } from '../install/missing-rights.ts';
+import { allDirectories } from '../inventory/located.ts';
+import { nextCommand } from '../next-command.ts';
+import type { Store } from '../store/store.ts';
+import { hostsGroup, hostUser } from '../well-known.ts';
 import { lifeNote } from './cluster-life.ts';
 import { type AsHost, hostIdentity, type HostLook, nodeNameHere, unlessStarting } from './host-identity.ts';
-import { hostManifests } from '../lib/install/rbac.ts';
-import type { HostGrant } from '../lib/install/rules.ts';
-import { clusterInfoText } from '../lib/kube/cluster-info.ts';
-import { leaseText } from '../lib/kube/leases.ts';
-import { renewalLease } from '../lib/restart/machine-lease.ts';
-import { connectingOf, withConnection } from './connections.ts';
-import { administrator } from './read-config.ts';
-import type { Io, Runtime } from './runtime.ts';
+import { hostManifests } from '../install/rbac.ts';
+import type { HostGrant } from '../install/rules.ts';
+import { withConnection } from './connections.ts';
+import type { Runtime } from './runtime.ts';
 
 export const grantOf = ({ inventory, policy }: Pick<ToolConfig, 'inventory' | 'policy'>): HostGrant => ({
   inventory,
   renewsAhead: policy.ahead !== undefined,
 });
-
-/**
- * What a host asks of the API: none of it is needed for a repair, so a cluster that is away now does not keep the units from
- * being written.
- */
-export async function grantRights(config: ToolConfig, io: Io): Promise<void> {
-  const grant = grantOf(config);
-  const manifests = hostManifests(grant);
-  if (manifests.length === 0) return;
-  const kubeconfig = config.kubeconfig ?? administratorOf(config);
-  const print = (line: string): void => void io.stdout.write(`${line}\n`);
-  try {
-    await withConnection(kubeconfig, connectingOf(config, io), (connection) =>
-      applyManifests({ connection, signal: io.signal }, manifests, print),
-    );
-  } catch (err) {
-    const lease = grant.renewsAhead ? `take ${leaseText(renewalLease)}, ` : '';
-    const without = grant.renewsAhead ? 'control-plane nodes wait until a tenth of --renew-before is left, ' : '';
-    io.stderr.write(
-      `The right of this host to ${lease}release its stale leader Leases, to read kubeadm's configuration and\n` +
-        `to write ${clusterInfoText} is not granted:\n` +
-        `${errorText(err)}.\nUntil it is, ${without}a control plane waits for stale Leases after a boot,\n` +
-        'certificates live a year whatever kubeadm says, and workers and new nodes get no CA that was renewed here. A run of\n' +
-        `the timer grants it by "${administratorOf(config)}" when the API server answers; "${nextCommand('status')}" says\n` +
-        'whether that was so. By another administrator: set KUBECONFIG, and run this again.\n',
-    );
-  }
-}
 
 interface RightsLook {
   readonly grant: HostGrant;
@@ -124,8 +92,8 @@ export async function keepRights(
 
 const advice = `run "${nextCommand('init host')}" with KUBECONFIG of an administrator`;
 
-const administratorOf = ({ inventory, environment }: Pick<ToolConfig, 'inventory' | 'environment'>): string =>
-  join(allDirectories(inventory, environment.directories ?? {})['kubernetesDir'] ?? '', basename(administrator));
+export const administratorOf = ({ inventory, environment }: Pick<ToolConfig, 'inventory' | 'environment'>): string =>
+  join(allDirectories(inventory, environment.directories ?? {})['kubernetesDir'] ?? '', 'admin.conf');
 
 function grantAs(kubeconfig: string, grant: HostGrant, { clock, log, signal }: HostLook): Promise<void> {
   const connecting = { config: {}, clock, log, signal };

@@ -1,20 +1,19 @@
 // Connections as the modes and commands need them: opened from a kubeconfig, kept up to date when its files change. What
 // a connection needs is loaded for the first one: a repair of files alone has none, and a kubelet waits for it.
-import type { Config, ToolConfig } from '../lib/config/load.ts';
-import { RecoveryError } from '../lib/errors.ts';
-import type { Location, Resolved } from '../lib/inventory/model.ts';
-import type { NamesInApi } from '../lib/inventory/names-in-api.ts';
-import { type Address, serverAddress } from '../lib/address.ts';
-import type { Breakers } from '../lib/kube/circuit-breaker.ts';
-import type { KubeConnection } from '../lib/kube/kube.ts';
-import type { Credentials } from '../lib/kubeconfig/credentials.ts';
-import { createApiStore } from '../lib/store/api-store.ts';
-import { locationText, type Store, createStore } from '../lib/store/store.ts';
-import { type Clock, systemClock } from '../lib/clock.ts';
-import { createLog, type Log } from '../lib/log.ts';
-import { version } from '../lib/program.ts';
-import { waitAtMost } from '../lib/retry.ts';
-import type { Io } from './runtime.ts';
+import type { Config, ToolConfig } from '../config/load.ts';
+import { RecoveryError } from '../errors.ts';
+import type { Location, Resolved } from '../inventory/model.ts';
+import type { NamesInApi } from '../inventory/names-in-api.ts';
+import { type Address, serverAddress } from '../address.ts';
+import type { Breakers } from '../kube/circuit-breaker.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import type { Credentials } from '../kubeconfig/credentials.ts';
+import { createApiStore } from '../store/api-store.ts';
+import { locationText, type Store, createStore } from '../store/store.ts';
+import { type Clock, systemClock } from '../clock.ts';
+import { createLog, type Log } from '../log.ts';
+import { version } from '../program.ts';
+import { waitAtMost } from '../retry.ts';
 
 export interface Connecting {
   /** With `once: false` the process lasts, and waits for a kubeconfig that cannot be used yet. */
@@ -39,7 +38,7 @@ export async function connect(
   { config, clock, log, breakers, tokenFile, credentials }: Connecting,
 ): Promise<KubeConnection> {
   if (kubeconfig === undefined) throw new RecoveryError('ConfigInvalid', 'Cannot reach the API: give --kubeconfig');
-  const { openConnection } = await import('../lib/kube/connection.ts');
+  const { openConnection } = await import('../kube/connection.ts');
   return openConnection({
     kubeconfigFile: kubeconfig,
     waitsForKubeconfig: config.once === false,
@@ -53,10 +52,19 @@ export async function connect(
   });
 }
 
-/** Of a command, which logs to standard error. */
-export function connectingOf(config: Pick<ToolConfig, 'log' | 'tlsServerNameOverride'>, io: Io): Connecting {
-  const log = createLog({ ...config.log, write: (entry) => void io.stderr.write(entry) });
-  return { config, clock: systemClock, log, signal: io.signal };
+/** The process of a command. */
+interface CommandProcess {
+  readonly stderr: { write(text: string): unknown };
+  readonly signal: AbortSignal;
+}
+
+/** The connections of a command, which logs to standard error. */
+export function connectingOf(
+  config: Pick<ToolConfig, 'log' | 'tlsServerNameOverride'>,
+  { stderr, signal }: CommandProcess,
+): Connecting {
+  const log = createLog({ ...config.log, write: (entry) => void stderr.write(entry) });
+  return { config, clock: systemClock, log, signal };
 }
 
 /** Closes the connection when the work is done. */
@@ -75,7 +83,7 @@ export async function withConnection<T>(
 
 /** Reads kubeconfig, token and CA again whenever one of them changes, until the signal aborts. */
 export async function keepConnection(connection: KubeConnection, { clock, log, signal }: Connecting): Promise<void> {
-  const { observeOwnFiles } = await import('../lib/fileobserver/own-files.ts');
+  const { observeOwnFiles } = await import('../fileobserver/own-files.ts');
   await observeOwnFiles({ files: () => connection.files, reload: () => connection.reload(), clock, log, signal });
 }
 
@@ -114,7 +122,7 @@ export function namesInApi(
 ): ((signal: AbortSignal) => Promise<NamesInApi>) | undefined {
   if (asks === undefined || connection === undefined) return undefined;
   return async (signal) => {
-    const { readNamesInApi } = await import('../lib/inventory/discover/openshift.ts');
+    const { readNamesInApi } = await import('../inventory/discover/openshift.ts');
     return readNamesInApi(connection, signal);
   };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { addressOf, connect } from '../../cmd/connections.ts';
+import { addressOf, connect } from '../../lib/run/connections.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { createLog } from '../../lib/log.ts';
 

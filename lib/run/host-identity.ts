@@ -1,18 +1,18 @@
 // Who a control-plane host is to the API server while a run of its timer lasts, and what it asks for as that: the Lease of
 // renewals (restarts.ts), the time that other machines show, stale leader Leases (lib/regen/boot-leases.ts), the life of
 // certificates (cluster-life.ts), and what everybody joins by (publish-authority.ts). `init host` grants it.
-import { isCode } from '../lib/errors.ts';
-import { isStaticPod } from '../lib/components.ts';
-import type { Resolved } from '../lib/inventory/model.ts';
-import { leaderLeases } from '../lib/inventory/leader-leases.ts';
-import { issueHostCredentials } from '../lib/issue/host-credential.ts';
-import type { KubeConnection } from '../lib/kube/kube.ts';
-import type { OtherClock } from '../lib/plan/clock-rules.ts';
-import { nodeNameIn } from '../lib/proof/prove.ts';
-import { createOtherClocks } from '../lib/regen/other-clocks.ts';
-import { type Component, componentsOf, ownKubeconfig } from '../lib/restart/decide.ts';
-import { retry } from '../lib/retry.ts';
-import type { Store } from '../lib/store/store.ts';
+import { isCode } from '../errors.ts';
+import { isStaticPod } from '../components.ts';
+import type { Resolved } from '../inventory/model.ts';
+import { leaderLeases } from '../inventory/leader-leases.ts';
+import { issueHostCredentials } from '../issue/host-credential.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import type { OtherClock } from '../plan/clock-rules.ts';
+import { nodeNameIn } from '../proof/prove.ts';
+import { createOtherClocks } from '../regen/other-clocks.ts';
+import { type Component, componentsOf, ownKubeconfig } from '../restart/decide.ts';
+import { retry } from '../retry.ts';
+import type { Store } from '../store/store.ts';
 import { withConnection } from './connections.ts';
 import type { Runtime } from './runtime.ts';
 

@@ -1,23 +1,23 @@
 // How long certificates live that are renewed on a host of kubeadm: as long as the cluster says. The run that restarts asks
 // the API server once a day, when all else is done, and notes what it has heard beside the backups: the next run may come
 // before there is an API.
-import type { CommonConfig } from '../lib/config/load.ts';
-import type { RegenConfig } from '../lib/config/mode-settings.ts';
-import { isRecent } from '../lib/clock.ts';
-import { durationText, parseDuration } from '../lib/duration.ts';
-import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
-import { readNote, writeNote } from '../lib/host/notes.ts';
+import type { CommonConfig } from '../config/load.ts';
+import type { RegenConfig } from '../config/mode-settings.ts';
+import { isRecent } from '../clock.ts';
+import { durationText, parseDuration } from '../duration.ts';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { readNote, writeNote } from '../host/notes.ts';
 import {
   certificateValidity,
   kubeadmConfig,
   withCertificateValidity,
-} from '../lib/inventory/discover/certificate-validity.ts';
-import type { Resolved } from '../lib/inventory/model.ts';
-import type { ConfigMap } from '../lib/kube/kube.ts';
-import { getIfPresent, objectPath } from '../lib/kube/objects.ts';
+} from '../inventory/discover/certificate-validity.ts';
+import type { Resolved } from '../inventory/model.ts';
+import type { ConfigMap } from '../kube/kube.ts';
+import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { type AsHost, unlessStarting } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
-import { nextCommand } from '../lib/next-command.ts';
+import { nextCommand } from '../next-command.ts';
 
 type Configured = Pick<CommonConfig, 'inventory' | 'lives'>;
 type Places = Pick<RegenConfig, 'backupDir' | 'lockDir'>;

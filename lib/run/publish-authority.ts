@@ -3,25 +3,25 @@
 // minute, so what was seen is noted (/run): the API is asked when the CA of this node is another one, and once a day, in case
 // somebody has put the former back. To look takes no credential, and no identity is signed where nothing is to be written.
 import { readFile } from 'node:fs/promises';
-import type { RegenConfig } from '../lib/config/mode-settings.ts';
-import { replaceFile } from '../lib/disk/files.ts';
-import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
-import { isRecent } from '../lib/clock.ts';
-import { isNews, readNote, writeNote } from '../lib/host/notes.ts';
-import { certificateKey, privateKeyKey } from '../lib/inventory/content.ts';
-import { signerOf } from '../lib/issue/host-credential.ts';
-import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../lib/kube/cluster-info.ts';
-import { readServer } from '../lib/kubeconfig/credentials.ts';
-import { approverAuthorityFile, defaultDirectory } from '../lib/install/layout.ts';
-import type { Log } from '../lib/log.ts';
-import { type Certificate, wholeCertificates } from '../lib/pki/certificate.ts';
-import { ownCertificate } from '../lib/pki/signer-certificate.ts';
-import { succeededBy } from '../lib/pki/successor.ts';
-import { version } from '../lib/program.ts';
-import type { Store } from '../lib/store/store.ts';
+import type { RegenConfig } from '../config/mode-settings.ts';
+import { replaceFile } from '../disk/files.ts';
+import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { isRecent } from '../clock.ts';
+import { isNews, readNote, writeNote } from '../host/notes.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import { signerOf } from '../issue/host-credential.ts';
+import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../kube/cluster-info.ts';
+import { readServer } from '../kubeconfig/credentials.ts';
+import { approverAuthorityFile, defaultDirectory } from '../install/layout.ts';
+import type { Log } from '../log.ts';
+import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import { ownCertificate } from '../pki/signer-certificate.ts';
+import { succeededBy } from '../pki/successor.ts';
+import { version } from '../program.ts';
+import type { Store } from '../store/store.ts';
 import { type HostIdentity, unlessStarting } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
-import { nextCommand } from '../lib/next-command.ts';
+import { nextCommand } from '../next-command.ts';
 
 const timeoutMs = 5_000;
 
@@ -101,8 +101,8 @@ async function look(
   };
   const { server, serverName } = await readServer(identity.kubeconfig);
   const [{ readPublicObject }, { updateClusterInfo, withRenewedAuthority }] = await Promise.all([
-    import('../lib/kube/public-object.ts'),
-    import('../lib/regen/published-authority.ts'),
+    import('../kube/public-object.ts'),
+    import('../regen/published-authority.ts'),
   ]);
   try {
     const how = {

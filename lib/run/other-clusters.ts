@@ -1,19 +1,18 @@
 // What this machine has outside of itself (`regen.sources`, `regen.deliveries`, `regen.machine`): how each place is reached,
 // for a limited time, and when it was reached last.
 import { createHash } from 'node:crypto';
-import type { RegenConfig } from '../lib/config/mode-settings.ts';
-import type { ManagementPlace, PairDelivery } from '../lib/config/management-settings.ts';
-import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
-import { isRecent } from '../lib/clock.ts';
-import { readNote, writeNote } from '../lib/host/notes.ts';
-import type { Api } from '../lib/install/apply.ts';
-import { deliverPairs, type PairDestination } from '../lib/management/deliver.ts';
-import { annotateMachine, expiryText, machineText } from '../lib/management/machine-expiry.ts';
-import { readSource, secretText, sourceText } from '../lib/management/read-source.ts';
-import type { RegenReport } from '../lib/regen/journal.ts';
-import type { Asked, Sources } from '../lib/plan/gather-offers.ts';
-import type { Store } from '../lib/store/store.ts';
-import { createApiStore } from '../lib/store/api-store.ts';
+import type { RegenConfig } from '../config/mode-settings.ts';
+import type { ManagementPlace, PairDelivery } from '../config/management-settings.ts';
+import { errorText, RecoveryError } from '../errors.ts';
+import { isRecent } from '../clock.ts';
+import { readNote, writeNote } from '../host/notes.ts';
+import type { Api } from '../install/apply.ts';
+import { deliverPairs, type PairDestination } from '../management/deliver.ts';
+import { annotateMachine, expiryText, machineText } from '../management/machine-expiry.ts';
+import { readSource, secretText, sourceText } from '../management/read-source.ts';
+import type { Asked, Sources } from '../plan/gather-offers.ts';
+import type { Store } from '../store/store.ts';
+import { createApiStore } from '../store/api-store.ts';
 import { withConnection } from './connections.ts';
 import type { Runtime } from './runtime.ts';
 
@@ -161,21 +160,3 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
 
 const noteOfMachine = 'machine-expiry';
 const toldAgainMs = 24 * 3_600_000;
-
-/** Another run may have the files by now: the next one asks again. */
-export async function afterAsking(
-  before: RegenReport,
-  pass: (sources: Sources) => Promise<RegenReport>,
-  sources: Sources,
-  log: Runtime['log'],
-): Promise<RegenReport> {
-  try {
-    const after = await pass(sources);
-    // What is restarted and proven follows what both have written.
-    return { ...after, writes: before.writes + after.writes };
-  } catch (err) {
-    if (!isCode(err, 'AlreadyRunning')) throw err;
-    log.warn('pair.failed', { err: err.message, code: err.code });
-    return before;
-  }
-}

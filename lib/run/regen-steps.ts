@@ -1,0 +1,219 @@
+// The steps of a run of regen. A mode that lasts stays in the repair until it is stopped; a single run takes them all. What
+// is not loaded at the start is loaded by the step that needs it: a kubelet may wait for this run.
+import type { RegenConfig } from '../config/mode-settings.ts';
+import { readNote, writeNote } from '../host/notes.ts';
+import { addressGone, addressesNow } from '../host/own-address.ts';
+import { bootId } from '../host/proc.ts';
+import { leaderLeases } from '../inventory/leader-leases.ts';
+import { releaseAfterBoot } from '../regen/boot-leases.ts';
+import { observeBoot } from '../regen/stale-leases.ts';
+import { type UnmetCondition, unmetConditions } from '../regen/unmet.ts';
+import { waitAtMost } from '../retry.ts';
+import { createDiskStore } from '../store/disk-store.ts';
+import { askLife, withLifeOfCluster } from './cluster-life.ts';
+import { hostIdentity } from './host-identity.ts';
+import { isByHand, type RegenRun, repair, repairAgain, restartsOf } from './repair.ts';
+import type { Connected, Runtime } from './runtime.ts';
+import { type Step, takeSteps } from './steps.ts';
+
+const isSingle = ({ runtime: { once, dryRun } }: RegenRun): boolean => once && !dryRun;
+/** No kubelet waits for such a run. */
+const restarts = ({ mode, runtime }: RegenRun): boolean => mode.restart && !runtime.dryRun;
+const isLast = (run: RegenRun): boolean => isSingle(run) && run.mode.restart;
+/** Runs of units log once a day and boot how everything stands. */
+const keepsNote = (run: RegenRun): boolean => isSingle(run) && !isByHand(run);
+const hasLogged = ({ report, summaryNotedAt }: RegenRun): boolean => report.summaryLoggedAt !== summaryNotedAt;
+const hasSources = ({ mode, runtime: { once, dryRun } }: RegenRun): boolean =>
+  (once || dryRun) && Object.keys(mode.sources).length > 0;
+/** The entries whose sources are to be asked. */
+const wanted = ({ report }: RegenRun): readonly string[] =>
+  report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
+
+/** For a step that asks an API server and that no repair needs. */
+const asking = { limitMs: 60_000, onFailure: 'report' } as const;
+
+export const regenSteps: readonly Step<RegenRun>[] = [
+  {
+    name: 'life of certificates',
+    onFailure: 'stop',
+    async run(run) {
+      run.resolved = await withLifeOfCluster(run.mode, run.runtime, run.asHost);
+    },
+  },
+  {
+    name: 'notes of former runs',
+    onFailure: 'stop',
+    async run(run) {
+      const { mode } = run;
+      if (keepsNote(run)) run.summaryNotedAt = (await readNote(mode.lockDir, 'summary'))?.at;
+      if (hasSources(run)) run.sources = await (await import('./other-clusters.ts')).sourcesOf(mode);
+    },
+  },
+  {
+    name: 'repair',
+    onFailure: 'stop',
+    async run(run) {
+      run.report = await repair(run, run.summaryNotedAt);
+    },
+  },
+  {
+    name: 'fetch from sources',
+    when: (run) => hasSources(run) && wanted(run).length > 0,
+    onFailure: 'stop',
+    // What this machine can make itself came first, and its files are free for others while its sources are asked.
+    async run(run) {
+      const { mode, runtime } = run;
+      const { askSources } = await import('./other-clusters.ts');
+      const asked = { sources: mode.sources, lockDir: runtime.dryRun ? undefined : mode.lockDir };
+      run.sources = new Map([...(run.sources ?? []), ...(await askSources(asked, wanted(run), runtime))]);
+      run.report = await repairAgain(run);
+    },
+  },
+  {
+    name: 'Events',
+    when: ({ runtime }) => 'events' in runtime,
+    onFailure: 'report',
+    async run({ runtime }) {
+      if ('events' in runtime) await runtime.events.flush(AbortSignal.timeout(2000));
+    },
+  },
+  {
+    name: 'note of the summary',
+    when: (run) => keepsNote(run) && hasLogged(run),
+    onFailure: 'stop',
+    async run({ mode, report: { summaryLoggedAt: at } }) {
+      if (at !== undefined) await writeNote(mode.lockDir, 'summary', at.toISOString(), at);
+    },
+  },
+  {
+    name: 'release of stale leader Leases',
+    onFailure: 'stop',
+    // Later steps do not wait for it.
+    async run(run) {
+      const { mode, runtime, asHost, boot, resolved } = run;
+      if (asHost === undefined) return;
+      const leases = leaderLeases(resolved.artefacts);
+      const notes = { directory: mode.lockDir, boot: bootId() };
+      run.released = Promise.all([run.released, releaseAfterBoot({ ...runtime, asHost, leases, boot, notes })]);
+    },
+  },
+  {
+    name: 'note of what processes will read',
+    when: (run) => isSingle(run) && !run.mode.restart,
+    onFailure: 'stop',
+    run: (run) => restartsOf(run).observe(),
+  },
+  {
+    name: 'restart',
+    when: restarts,
+    onFailure: 'stop',
+    async run(run) {
+      run.outcomes = await restartsOf(run).restart(run.report);
+    },
+  },
+  {
+    name: 'proof of use',
+    when: restarts,
+    onFailure: 'stop',
+    async run(run) {
+      run.unproven = await restartsOf(run).prove(run.outcomes, run.report);
+    },
+  },
+  {
+    name: 'return of the renewal Lease',
+    when: restarts,
+    onFailure: 'stop',
+    run: (run) => restartsOf(run).returnLease(run.unproven, run.report),
+  },
+  {
+    name: 'rights of the host',
+    ...asking,
+    async run({ mode, runtime, asHost, resolved }, signal) {
+      if (asHost === undefined) return;
+      await (await import('./host-rights.ts')).keepRights(mode, { ...runtime, resolved, signal }, asHost);
+    },
+  },
+  {
+    name: 'renewed CA in cluster-info',
+    when: isSingle,
+    ...asking,
+    async run({ mode, runtime, identity, disk: store, resolved }, signal) {
+      if (identity === undefined) return;
+      const { publishRenewed } = await import('./publish-authority.ts');
+      await publishRenewed({ mode, identity, store, runtime: { ...runtime, resolved, signal } });
+    },
+  },
+  {
+    name: 'life of certificates for the next run',
+    ...asking,
+    run: ({ mode, runtime, asHost, resolved }, signal) => askLife(mode, { ...runtime, resolved, signal }, asHost),
+  },
+  {
+    name: 'deliveries to other clusters',
+    when: (run) => isLast(run) && Object.keys(run.mode.deliveries).length > 0,
+    ...asking,
+    async run(run, signal) {
+      const { deliverFromHere } = await import('./other-clusters.ts');
+      await deliverFromHere(run.mode, restartsOf(run).store, { ...run.runtime, resolved: run.resolved, signal });
+    },
+  },
+  {
+    name: 'expiry of the Machine',
+    when: (run) => isLast(run) && run.mode.machine !== undefined,
+    ...asking,
+    async run(run, signal) {
+      const notAfter = await restartsOf(run).servedNotAfter();
+      if (notAfter === undefined) return;
+      const { keepMachineExpiry } = await import('./other-clusters.ts');
+      await keepMachineExpiry(run.mode, notAfter, { ...run.runtime, signal });
+    },
+  },
+  {
+    name: 'address of the API server',
+    // As often as the summary is logged.
+    when: (run) => run.runtime.once && (!keepsNote(run) || hasLogged(run)),
+    onFailure: 'report',
+    async run({ resolved, log }) {
+      const message = addressGone(resolved.endpoints?.local, addressesNow());
+      if (message !== undefined) log.warn('address.gone', { message });
+    },
+  },
+];
+
+/** Time for the release of stale Leases after the last step, and of a host whose API server may just be starting. */
+const [leasesMs, afterBootMs] = [15_000, 90_000];
+
+/** Conditions that a single run leaves unmet. Rejects with the error of a step that stops the run. */
+export async function runRegenMode(
+  mode: RegenConfig,
+  runtime: Runtime | Connected,
+): Promise<readonly UnmetCondition[]> {
+  const { clock, log, signal, resolved, once, dryRun } = runtime;
+  const { backupDir, restart } = mode;
+  const disk = createDiskStore({
+    backupDir,
+    owners: resolved.artefacts,
+    endpoints: resolved.endpoints,
+    onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: backupDir, code, err: message }),
+    onAttributesLost: ({ code, message }) => log.warn('attributes.lost', { code, err: message }),
+  });
+  const identity = hostIdentity(disk, runtime);
+  const run: RegenRun = {
+    ...{ mode, runtime, log, signal, disk, identity, resolved },
+    boot: observeBoot(clock),
+    asHost: restart && once && !dryRun ? identity?.asHost : undefined,
+    restarts: undefined,
+    summaryNotedAt: undefined,
+    sources: undefined,
+    report: { converged: false, artefacts: [], writes: 0 },
+    outcomes: [],
+    unproven: [],
+    released: Promise.resolve(),
+  };
+  try {
+    await takeSteps(regenSteps, run);
+    return once ? [...unmetConditions(run.report), ...run.unproven.map((message) => ({ message }))] : [];
+  } finally {
+    await waitAtMost(run.asHost === undefined ? leasesMs : afterBootMs, run.released, runtime);
+  }
+}

@@ -1,0 +1,103 @@
+// The repair of one run: a pass of regen over the artefacts of this cluster and this host, with all that it is given here.
+import type { RegenConfig } from '../config/mode-settings.ts';
+import { isCode } from '../errors.ts';
+import { lockHost, refuseBesideKubeadm } from '../host/sole-writer.ts';
+import { leaderLeases } from '../inventory/leader-leases.ts';
+import type { Resolved } from '../inventory/model.ts';
+import { fileDirectories } from '../inventory/places.ts';
+import { createKeyPool } from '../pki/key-pool.ts';
+import type { Sources } from '../plan/gather-offers.ts';
+import type { RegenReport } from '../regen/journal.ts';
+import type { Boot } from '../regen/judge-lease.ts';
+import { createOtherClocks } from '../regen/other-clocks.ts';
+import { runRegen } from '../regen/run.ts';
+import { releaseStaleLeases } from '../regen/stale-leases.ts';
+import type { RestartOutcome } from '../restart/host-restarts.ts';
+import type { Store } from '../store/store.ts';
+import { defaultKeyAlgorithm } from '../well-known.ts';
+import { namesInApi, storeOf } from './connections.ts';
+import { type AsHost, clocksAskedAs, type HostIdentity } from './host-identity.ts';
+import { createHostRestarts, type HostRestarts } from './host-restart.ts';
+import { clockFactsFor, type Connected, type Runtime } from './runtime.ts';
+
+/** A run of regen: how it was started, and what its steps have found so far. */
+export interface RegenRun {
+  readonly mode: RegenConfig;
+  /** Without a connection the files of this host alone are repaired. */
+  readonly runtime: Runtime | Connected;
+  readonly log: Runtime['log'];
+  readonly signal: AbortSignal;
+  readonly disk: Store;
+  /** Observed at the start: a clock that is set later must not move the time of the boot. */
+  readonly boot: () => Boot;
+  readonly identity: HostIdentity | undefined;
+  /** This host as a user of the API, for a run that restarts; no kubelet waits for one. */
+  readonly asHost: AsHost | undefined;
+  /** The inventory, with the life of certificates that the cluster wants. */
+  resolved: Resolved;
+  restarts: HostRestarts | undefined;
+  /** The time in the note `summary` when the run began. */
+  summaryNotedAt: Date | undefined;
+  sources: Sources | undefined;
+  report: RegenReport;
+  outcomes: readonly RestartOutcome[];
+  /** A message for each failed restart, and for each file whose use is not proven. */
+  unproven: readonly string[];
+  /** The release of stale leader Leases, for which the end of the run waits. */
+  released: Promise<unknown>;
+}
+
+export const restartsOf = (run: RegenRun): HostRestarts =>
+  (run.restarts ??= createHostRestarts(run.mode, run.disk, { ...run.runtime, ...run }));
+
+/** Started by a person or a program, not by a unit. */
+export const isByHand = ({ runtime: { once, dryRun, isOfUnit } }: RegenRun): boolean =>
+  (once || dryRun) && isOfUnit !== true;
+
+/** Resolves after one pass with `once`, otherwise when the signal aborts. */
+export function repair(run: RegenRun, summaryLoggedAt: Date | undefined): Promise<RegenReport> {
+  const { mode, runtime, resolved, sources, asHost, boot } = run;
+  const { connection } = 'connection' in runtime ? runtime : {};
+  const { lockDir, keyAlgorithm } = mode;
+  const here = { ...runtime, resolved };
+  const leases = leaderLeases(resolved.artefacts);
+  const directories = fileDirectories(resolved.artefacts.map(({ location }) => location));
+  const restarts = restartsOf(run);
+  return runRegen({
+    ...here,
+    ...mode,
+    sources,
+    store: storeOf(connection, restarts.store),
+    renewalLease: restarts.renewalLease,
+    namesInApi: namesInApi(resolved, connection),
+    clockFacts: clockFactsFor(mode, runtime.builtAt),
+    otherClocks: connection ? createOtherClocks({ ...here, connection, leases }) : clocksAskedAs(asHost, here),
+    keyPool: createKeyPool({
+      algorithm: keyAlgorithm ?? defaultKeyAlgorithm,
+      size: resolved.artefacts.filter(({ kind }) => kind === 'signer' || kind === 'target').length,
+    }),
+    locations: connection === undefined ? 'disk' : mode.locations,
+    summaryLoggedAt,
+    isByHand: isByHand(run),
+    onFirstAnswer({ wasAway }) {
+      if (connection === undefined || runtime.dryRun) return;
+      run.released = releaseStaleLeases({ ...here, connection, leases, boot, mayHaveRenewed: !wasAway });
+    },
+    lockDisk: () => lockHost({ ...here, lockDir, directories }),
+    refuseBesideOthers: () => refuseBesideKubeadm(directories),
+  });
+}
+
+/** The same with the answers of the sources. Another run may have the files by now: the next one asks again. */
+export async function repairAgain(run: RegenRun): Promise<RegenReport> {
+  const { report: before } = run;
+  try {
+    const after = await repair(run, before.summaryLoggedAt);
+    // Both have written what is restarted and proven.
+    return { ...after, writes: before.writes + after.writes };
+  } catch (err) {
+    if (!isCode(err, 'AlreadyRunning')) throw err;
+    run.log.warn('pair.failed', { err: err.message, code: err.code });
+    return before;
+  }
+}

@@ -1,0 +1,43 @@
+// What the modes of one process share, and what a run of regen is given.
+import type { Clock } from '../clock.ts';
+import type { Config, ToolConfig } from '../config/load.ts';
+import type { Health } from '../health.ts';
+import { isClockSynchronised } from '../host/clock-synchronised.ts';
+import type { Resolved } from '../inventory/model.ts';
+import type { Breakers } from '../kube/circuit-breaker.ts';
+import type { EventRecorder } from '../kube/events.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics.ts';
+import type { ClockFacts } from '../plan/clock-rules.ts';
+
+export interface Runtime extends Pick<Config, 'once' | 'dryRun'> {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  readonly builtAt: Date;
+  /** A unit of systemd has started this process, and its log is in the journal: lasting states are not logged at each run. */
+  readonly isOfUnit?: boolean;
+  readonly resolved: Resolved;
+  readonly health: Health;
+  readonly metrics: Metrics;
+  /** Circuit breakers of API servers, shared by the connections of all modes. */
+  readonly breakers: Breakers;
+  /** Go's os.Hostname(), which is how kube-controller-manager and kube-scheduler begin their identities. */
+  readonly hostName: string;
+}
+
+/** A runtime with an API server. `signal` aborts when the process is asked to stop, and when the mode has ended. */
+export interface Connected extends Runtime {
+  readonly connection: KubeConnection;
+  readonly events: EventRecorder;
+}
+
+/** Facts about this machine's clock, read again at each call; `thorough` costs a process. */
+export const clockFactsFor =
+  ({ clockSynchronised }: Pick<ToolConfig, 'clockSynchronised'>, builtAt: Date) =>
+  async (thorough: boolean): Promise<ClockFacts> => ({
+    builtAt,
+    synchronised: await isClockSynchronised(clockSynchronised, { thorough }),
+  });

@@ -1,0 +1,37 @@
+// A run as a table of steps, taken in their order.
+import { errorText, RecoveryError } from '../errors.ts';
+import type { Log } from '../log.ts';
+
+export interface Step<Run> {
+  readonly name: string;
+  /** Whether this run takes the step; absent: every run does. */
+  readonly when?: (run: Run) => boolean;
+  /** `signal` aborts when the process is asked to stop, and when the limit is over. */
+  readonly run: (run: Run, signal: AbortSignal) => Promise<void>;
+  /** In ms; absent: the step bounds itself. */
+  readonly limitMs?: number;
+  /** `stop` ends the run with the step's error; `report` logs it and takes the next step. */
+  readonly onFailure: 'stop' | 'report';
+}
+
+interface Stepping {
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+/** Rejects with the error of a step that stops the run, and when the process is asked to stop. */
+export async function takeSteps<Run extends Stepping>(steps: readonly Step<Run>[], run: Run): Promise<void> {
+  const { log, signal } = run;
+  for (const { name, when, run: take, limitMs, onFailure } of steps) {
+    if (when?.(run) === false) continue;
+    const limit = limitMs === undefined ? undefined : AbortSignal.timeout(limitMs);
+    try {
+      await take(run, limit === undefined ? signal : AbortSignal.any([signal, limit]));
+      limit?.throwIfAborted();
+    } catch (err) {
+      if (signal.aborted || onFailure === 'stop') throw err;
+      const text = limit?.aborted === true ? `no end in ${(limitMs ?? 0) / 1000} s` : errorText(err);
+      log.warn('step.failed', { message: name, err: text, code: err instanceof RecoveryError ? err.code : undefined });
+    }
+  }
+}
