@@ -12,7 +12,7 @@ import { waitAtMost } from '../retry.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
 import { hostIdentity } from './host-identity.ts';
-import { isByHand, type RegenRun, repair, repairAgain, restartsOf } from './repair.ts';
+import { isByHand, type RegenRun, repair, repairAgain, restartsOf } from './regen-run.ts';
 import type { Connected, Runtime } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
 
@@ -199,7 +199,13 @@ export async function runRegenMode(
   });
   const identity = hostIdentity(disk, runtime);
   const run: RegenRun = {
-    ...{ mode, runtime, log, signal, disk, identity, resolved },
+    mode,
+    runtime,
+    log,
+    signal,
+    disk,
+    identity,
+    resolved,
     boot: observeBoot(clock),
     asHost: restart && once && !dryRun ? identity?.asHost : undefined,
     restarts: undefined,

@@ -1,0 +1,89 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { RecoveryError } from '../../lib/errors.ts';
+import { createLog } from '../../lib/log.ts';
+import { type Step, takeSteps } from '../../lib/run/steps.ts';
+
+interface Taken {
+  readonly log: ReturnType<typeof createLog>;
+  readonly signal: AbortSignal;
+  readonly names: string[];
+  readonly lines: string[];
+}
+
+function taken(signal = new AbortController().signal): Taken {
+  const lines: string[] = [];
+  const log = createLog({ level: 'info', format: 'json', write: (line) => void lines.push(line) });
+  return { log, signal, names: [], lines };
+}
+
+const step = (name: string, more: Partial<Step<Taken>> = {}): Step<Taken> => ({
+  name,
+  onFailure: 'report',
+  run: ({ names }) => Promise.resolve(void names.push(name)),
+  ...more,
+});
+
+const fails = (): Promise<void> => Promise.reject(new RecoveryError('KubeUnavailable', 'no answer'));
+
+describe('takeSteps()', () => {
+  it('takes them in order, each after the one before, and leaves out what this run does not take', async () => {
+    const run = taken();
+    const slow = step('slow', {
+      async run({ names }) {
+        await sleep(20);
+        names.push('slow');
+      },
+    });
+    await takeSteps([slow, step('never', { when: () => false }), step('last', { when: () => true })], run);
+    expect(run.names).toEqual(['slow', 'last']);
+    expect(run.lines).toEqual([]);
+  });
+
+  it('asks whether a step is taken when its turn comes', async () => {
+    const run = taken();
+    const seen = step('second', { when: ({ names }) => names.includes('first') });
+    await takeSteps([seen, step('first'), seen], run);
+    expect(run.names).toEqual(['first', 'second']);
+  });
+
+  it('ends with the error of a step that stops the run', async () => {
+    const run = taken();
+    const steps = [step('first'), step('bad', { run: fails, onFailure: 'stop' }), step('last')];
+    await expect(takeSteps(steps, run)).rejects.toThrow('no answer');
+    expect(run.names).toEqual(['first']);
+  });
+
+  it('reports the error of another one by its name, and goes on', async () => {
+    const run = taken();
+    await takeSteps([step('bad', { run: fails }), step('last')], run);
+    expect(run.names).toEqual(['last']);
+    expect(run.lines.map((line) => JSON.parse(line) as object)).toEqual([
+      expect.objectContaining({ event: 'step.failed', message: 'bad', err: 'no answer', code: 'KubeUnavailable' }),
+    ]);
+  });
+
+  it.each([
+    ['that rejects', (signal: AbortSignal) => sleep<void>(60_000, undefined, { signal })],
+    ['that says nothing', (signal: AbortSignal) => sleep<void>(60_000, undefined, { signal }).catch(() => undefined)],
+  ])('aborts a step %s when its limit is over, and reports that', async (_how, wait) => {
+    const run = taken();
+    await takeSteps([step('long', { limitMs: 30, run: (_run, signal) => wait(signal) }), step('last')], run);
+    expect(run.names).toEqual(['last']);
+    expect(run.lines.join()).toContain('no end in 0.03 s');
+  });
+
+  it('ends when the process is asked to stop, whatever the step says', async () => {
+    const stopped = new AbortController();
+    const run = taken(stopped.signal);
+    const stops = step('stops', {
+      run: () => {
+        stopped.abort();
+        return fails();
+      },
+    });
+    await expect(takeSteps([stops, step('last')], run)).rejects.toThrow();
+    expect(run.names).toEqual([]);
+    expect(run.lines).toEqual([]);
+  });
+});
