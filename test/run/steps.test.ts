@@ -64,8 +64,8 @@ describe('takeSteps()', () => {
   });
 
   it.each([
-    ['that rejects', (signal: AbortSignal) => sleep<void>(60_000, undefined, { signal })],
-    ['that says nothing', (signal: AbortSignal) => sleep<void>(60_000, undefined, { signal }).catch(() => undefined)],
+    ['that rejects', (signal: AbortSignal) => sleep(60_000, undefined, { signal })],
+    ['that says nothing', (signal: AbortSignal) => sleep(60_000, undefined, { signal }).catch(() => undefined)],
   ])('aborts a step %s when its limit is over, and reports that', async (_how, wait) => {
     const run = taken();
     await takeSteps([step('long', { limitMs: 30, run: (_run, signal) => wait(signal) }), step('last')], run);
