@@ -30,7 +30,7 @@ const wanted = ({ report }: RegenRun): readonly string[] =>
   report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
 
 /** For a step that asks an API server and that no repair needs. */
-const asking = { limitMs: 60_000, onFailure: 'report' } as const;
+const asking = { limitMs: 180_000, onFailure: 'report' } as const;
 
 export const regenSteps: readonly Step<RegenRun>[] = [
   {
