@@ -8,6 +8,7 @@ import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, type KeyAlgorithm, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
 import { unlessInvalid } from '../pki/pem.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
+import type { Origin } from '../plan/decision.ts';
 import { type Entries, requireEntry, type Found, locationText, type Material } from '../store/store.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -26,12 +27,10 @@ export interface Ingredients {
   readonly material: ReadonlyMap<string, Held>;
   /** The newest backup that can still be understood, by artefact. */
   readonly backups?: ReadonlyMap<string, Held>;
-  /** By signer of which only the certificate is put back: the one that its copies are. */
+  /** By signer: the certificate that its copies have, or its successor in a file here. */
   readonly signerCopies?: ReadonlyMap<string, Certificate> | undefined;
-  /** A signer is renewed with its own key. */
-  readonly keepsKey?: boolean | undefined;
-  /** Only the CA of a kubeconfig is written. */
-  readonly keepsLeaf?: boolean | undefined;
+  /** As the plan has decided; absent: it is signed. */
+  readonly origin?: Origin | undefined;
   /** A key for one use. Asked for signers and targets only; `like` is that of what it follows, else of its issuer. */
   readonly takeKey: (artefact: IssuedPair, like?: KeyAlgorithm) => Promise<PrivateKey>;
   /** What held nothing usable before: certificates that were only there may live on in what is made of it. */

@@ -53,16 +53,15 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
   const { takeKey, now } = from;
   switch (artefact.kind) {
     case 'signer': {
-      const copy = from.signerCopies?.get(artefact.name);
-      if (from.keepsKey === true) return issueWithOwnKey(artefact, from);
-      if (copy !== undefined) return putBack(artefact, copy, from);
+      if (from.origin === 'ownKey' || from.origin === 'follow') return issueWithOwnKey(artefact, from);
+      if (from.origin === 'putBack') return putBack(artefact, from);
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
       const issued = await issueSigner({ artefact, issuer, key: await takeKey(artefact), now });
       requireAccepted(artefact, issued, from);
       return amongOthers(issued, from.material.get(artefact.name), now);
     }
     case 'target': {
-      if (from.keepsLeaf === true) return withAuthority(sameLeaf(artefact, from), artefact, from);
+      if (from.origin === 'authority') return withAuthority(sameLeaf(artefact, from), artefact, from);
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
       const present = artefact.template === 'present' || issuer === undefined;
       const issued = present ? await issueRenewal(artefact, issuer, from) : await issueDeclared(artefact, issuer, from);

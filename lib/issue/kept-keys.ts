@@ -12,8 +12,8 @@ import { annotationsOf } from './metadata.ts';
 import { replaceInFile } from './signer-file.ts';
 
 /**
- * The successor that lies here (`signerCopies`), or a new certificate, in the place of the old. The key's bytes, and what else
- * stands in the file of the certificate, stay. Throws SignFailed, MaterialInvalid.
+ * The successor that lies here (`follow`), or a new certificate (`ownKey`), in the place of the old. The key's bytes, and what
+ * else stands in the file of the certificate, stay. Throws SignFailed, MaterialInvalid.
  */
 export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): Issued {
   const { entries } = materialOf(name, from);
@@ -21,7 +21,8 @@ export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): 
   const others = [...from.material.values()]
     .flatMap((held) => Object.values(held.entries).flatMap(wholeCertificates))
     .filter((one) => !isSame(one, old));
-  const made = from.signerCopies?.get(name) ?? renewWithOwnKey({ old, key, others, now: from.now });
+  const successor = from.origin === 'follow' ? from.signerCopies?.get(name) : undefined;
+  const made = successor ?? renewWithOwnKey({ old, key, others, now: from.now });
   if (!isSuccessor(made, old)) {
     throw new RecoveryError(
       'SignFailed',

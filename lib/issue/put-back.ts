@@ -14,12 +14,14 @@ import { replaceInFile } from './signer-file.ts';
 
 /**
  * The key stays what it is. Whatever else is in a file of whole blocks stays in its place; of a torn one, or one that is gone,
- * what is whole stays behind the certificate, with the former CAs that its kubeconfigs hold. Throws MaterialInvalid where a
- * key that is there belongs to another certificate.
+ * what is whole stays behind the certificate, with the former CAs that its kubeconfigs hold. Throws SignFailed without a copy,
+ * MaterialInvalid where a key that is there belongs to another certificate.
  */
-export function putBack({ name, location }: Signer, copy: Certificate, from: Ingredients): Issued {
+export function putBack({ name, location }: Signer, from: Ingredients): Issued {
   const { [certificateKey]: damaged, [privateKeyKey]: keyPem } = from.material.get(name)?.entries ?? {};
   const what = locationText(location);
+  const copy = from.signerCopies?.get(name);
+  if (copy === undefined) throw new RecoveryError('SignFailed', `Cannot put back ${what}: there is no copy of it`);
   // An encrypted key, or one that is damaged itself, is left where it is.
   const key = keyPem === undefined ? undefined : usableKey(keyPem, what);
   if (key !== undefined && !keyMatches(copy, key)) {

@@ -173,10 +173,10 @@ function renewed(at: Faulty<PairCase>): Verdict {
   const before = issuer === undefined ? [] : [issuer, ...readersOf(at).map((reader) => reader.name)];
   const after = before.filter((one) => {
     const state = expected.get(one);
-    return state?.renewed === true || state?.isPutBack === true;
+    return state?.renewed === true || state?.origin === 'putBack';
   });
-  const verdict = renew(at, after, { newFrom: new Set([name]), newNotAfter: newNotAfter(at) });
-  return at.fault.reason === 'AuthorityDiffers' && !isDueAnyway(at) ? { ...verdict, keepsLeaf: true } : verdict;
+  const origin = at.fault.reason === 'AuthorityDiffers' && !isDueAnyway(at) ? 'authority' : 'sign';
+  return renew(at, after, { newFrom: new Set([name]), newNotAfter: newNotAfter(at) }, origin);
 }
 
 /**

@@ -8,6 +8,24 @@ import { type ArtefactFacts, certificatesOf, type Facts, type Offers } from './f
 import type { Action, Reason } from './reasons.ts';
 import type { RenewalWindow } from './window.ts';
 
+/** How a renewal obtains its content, with what the rules must know of each way. */
+export const origins = {
+  /** Made here: signed, or composed of what is made here. */
+  sign: { needsClock: true },
+  /** A CA that is signed again with its own key: what it has signed stays. */
+  ownKey: { needsClock: true },
+  /** The successor of a CA, with its key, that a file here holds: what the CA has signed stays. */
+  follow: { needsClock: false },
+  /** The certificate of a CA as its copies have it. */
+  putBack: { needsClock: false },
+  /** The CA of a kubeconfig alone: its credentials stay. */
+  authority: { needsClock: true },
+  /** A pair that its source has. */
+  fetch: { needsClock: false },
+} as const satisfies Readonly<Record<string, { readonly needsClock: boolean }>>;
+
+export type Origin = keyof typeof origins;
+
 export interface Decision {
   readonly artefact: string;
   readonly action: Action;
@@ -20,16 +38,10 @@ export interface Decision {
   readonly after: readonly string[];
   /** Somebody must bring it, or the CA that would sign it: waiting and trying again do not help. */
   readonly byHand?: true | undefined;
-  /** A signer of which only the certificate is written, as its copies have it: nothing is signed. */
-  readonly putsBack?: true;
-  /** A signer that is renewed with its own key, or whose successor is put in its place (`putsBack`): all that it has signed stays. */
-  readonly keepsKey?: true;
-  /** A kubeconfig of which only the CA is written: its credentials stay. */
-  readonly keepsLeaf?: true;
+  /** Absent where nothing is renewed. */
+  readonly origin?: Origin;
   /** The source of it is to be asked, and then it is decided again (offer-rules.ts). */
   readonly asks?: true;
-  /** A pair of which its source has the next one: that is written, and nothing is signed. */
-  readonly brings?: true;
   /** An external input has nothing valid for it: others may bring that at any moment. */
   readonly awaits?: true;
   /** When it is renewed ahead of time, where that was asked for and nothing happens before. */
@@ -91,10 +103,8 @@ export interface Expected {
   readonly blocked?: boolean;
   /** It must be brought, and nothing can be made of it before that. */
   readonly byHand?: true | undefined;
-  /** A signer whose certificate is put back: what it signs waits for that. */
-  readonly isPutBack?: true;
-  /** Of a signer that is renewed with its own key: what the certificates in `trusted` have signed stays. */
-  readonly keepsKey?: true;
+  /** How it is renewed. Certificates that a CA in `trusted` has signed stay valid with `ownKey` and `follow`. */
+  readonly origin?: Origin;
 }
 
 export interface PlanInput {
@@ -191,9 +201,14 @@ export function bring(reason: Reason, message: string, recheckAt: Date): Verdict
 }
 
 /** `after`: what must have been renewed before. */
-export function renew({ fault, now }: Faulty<Case>, after: readonly string[], leaves?: Partial<Expected>): Verdict {
-  const left = { ...nothing, renewed: true, hasKey: true, ...leaves };
-  return { ...fault, action: 'renew', recheckAt: now, after, leaves: left };
+export function renew(
+  { fault, now }: Faulty<Case>,
+  after: readonly string[],
+  leaves?: Partial<Expected>,
+  origin: Origin = 'sign',
+): Verdict {
+  const left = { ...nothing, renewed: true, hasKey: true, ...leaves, origin };
+  return { ...fault, action: 'renew', origin, recheckAt: now, after, leaves: left };
 }
 
 /** Those of them that are renewed by the same plan. */

@@ -18,8 +18,8 @@ export function signerFromCopies(at: Faulty<Case<Signer>>): Verdict | undefined 
   if (!copies.hasKey && !isFile(artefact.location)) return undefined;
   const message = `${fault.message}; put back as ${copies.from.join(', ')} ${copies.from.length === 1 ? 'has' : 'have'} it`;
   const trusted = new Set(isValid(certificate, now) ? [certificate.fingerprint] : []);
-  const leaves = { renewed: false, hasKey: copies.hasKey, trusted, certificate, isPutBack: true } as const;
-  return { ...renew({ ...at, fault: { ...fault, message } }, [], leaves), putsBack: true };
+  const leaves = { renewed: false, hasKey: copies.hasKey, trusted, certificate };
+  return renew({ ...at, fault: { ...fault, message } }, [], leaves, 'putBack');
 }
 
 /** A second machine that does not have it yet looks just like the only one, which has lost it. */

@@ -28,7 +28,7 @@ export function fromSource(at: Case<ResolvedTarget>, verdict: Verdict): Verdict 
     reason: 'OfferedBySource',
     message: `${need.state}; brought from ${place}, valid until ${notAfter.toISOString()}`,
   } as const;
-  return { ...renew({ ...at, fault }, [], { newNotAfter: notAfter }), brings: true };
+  return renew({ ...at, fault }, [], { newNotAfter: notAfter }, 'fetch');
 }
 
 const waiting: ReadonlySet<Verdict['reason']> = new Set(['WarnOnly', 'Postponed', 'ClockUnconfirmed'] as const);

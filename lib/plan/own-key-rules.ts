@@ -34,19 +34,16 @@ export function withOwnKey(at: FaultySigner): Verdict | undefined {
   const leaves = {
     trusted: new Set([certificate.fingerprint]),
     newFrom: new Set([artefact.name]),
-    keepsKey: true,
-  } as const;
+  };
   if (newer !== undefined) {
     const message = `${fault.message}; its successor, valid until ${newer.notAfter.toISOString()}, is in ${from.join(', ')} and comes in its place`;
-    const verdict = renew({ ...at, fault: { ...fault, message } }, [], { ...leaves, newNotAfter: newer.notAfter });
-    return { ...verdict, putsBack: true, keepsKey: true };
+    return renew({ ...at, fault: { ...fault, message } }, [], { ...leaves, newNotAfter: newer.notAfter }, 'follow');
   }
   const newNotAfter = renewedNotAfter(certificate, now);
   const serial = namedBy.length > 0 ? `the same serial, which ${namedBy.join(', ')} names` : 'a serial derived from it';
   const made = `renewed with its own key until ${newNotAfter.toISOString()}, with ${serial}`;
   const message = `${fault.message}; ${made}${restartWanted(at, certificate)}`;
-  const verdict = renew({ ...at, fault: { ...fault, message } }, [], { ...leaves, newNotAfter });
-  return { ...verdict, keepsKey: true };
+  return renew({ ...at, fault: { ...fault, message } }, [], { ...leaves, newNotAfter }, 'ownKey');
 }
 
 const isAheadOfTime = ({ policy, fault: { reason } }: FaultySigner): boolean =>

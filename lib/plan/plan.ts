@@ -19,6 +19,7 @@ import {
   idleMs,
   keep,
   laterMs,
+  origins,
 } from './decision.ts';
 import { lookAgainMs, type PlanInput, validNow, type Verdict } from './decision.ts';
 import { type ArtefactFacts, certificatesOf } from './facts.ts';
@@ -62,8 +63,8 @@ export function plan(input: PlanInput): Plan {
     if (input.onlyFaults === true && isRefresh(verdict))
       verdict = keep('RefreshDue', verdict.message, laterMs(now, idleMs));
     verdict = keeper.contain(artefact.name, () => heldByUnknown(at, verdict) ?? verdict, isStuck);
-    const signs = verdict.action === 'renew' && verdict.putsBack !== true && verdict.brings !== true;
-    if (distrust !== undefined && (signs || verdict.reason === distrust.reason))
+    const needsClock = verdict.origin !== undefined && origins[verdict.origin].needsClock;
+    if (distrust !== undefined && (needsClock || verdict.reason === distrust.reason))
       verdict = { ...verdict, action: 'blocked', ...distrust };
     const { leaves, ...decision } = verdict;
     expected.set(artefact.name, decision.action === 'renew' ? leaves : whatStays(at, decision));

@@ -75,7 +75,10 @@ export function authorityDiffers(at: PairCase): Fault | undefined {
   const { issuer = '' } = artefact;
   if (worksWithOthers && policy.kind === 'OnlyWhenExpired' && !isServedHere(at, fact.server)) return undefined;
   const signer = expected.get(issuer);
-  if (signer?.keepsKey === true && authorities.some((print) => signer.trusted.has(print))) {
+  if (
+    (signer?.origin === 'ownKey' || signer?.origin === 'follow') &&
+    authorities.some((print) => signer.trusted.has(print))
+  ) {
     return { reason: 'AuthorityDiffers', message: `${issuer}, by which it knows its server, is renewed` };
   }
   const live = signer?.certificate?.fingerprint;

@@ -13,7 +13,7 @@ export function heldByUnknown(at: Case, verdict: Verdict): Verdict | undefined {
   const until = laterMs(now, lookAgainMs);
   const own = unknownOf(at, artefact);
   if (own !== undefined) return bring('SignerUnknown', own, until);
-  const isOther = verdict.brings === true || verdict.byHand === true || verdict.reason === 'Unavailable';
+  const isOther = verdict.origin === 'fetch' || verdict.byHand === true || verdict.reason === 'Unavailable';
   if (verdict.action === 'keep' || isOther) return undefined;
   const signer = sourcesOf(artefact, at.resolved.artefacts).find((one) => unknownOf(at, one) !== undefined);
   if (signer === undefined) return undefined;

@@ -107,12 +107,11 @@ async function step({ artefact, decision, results, material, execution }: Step):
     const takeKey = (pair: IssuedPair, like?: KeyAlgorithm): Promise<PrivateKey> =>
       keyFor(pair, algorithmOf(pair, execution, like), execution);
     const lost = (name: string): boolean => usableCertificates(gathered.facts.get(name)).length === 0;
-    const { backups, signerCopies: copies } = gathered;
-    const signerCopies = decision.putsBack === true ? copies : undefined;
-    const { keepsKey, keepsLeaf } = decision;
-    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, keepsKey, keepsLeaf };
+    const { backups, signerCopies } = gathered;
+    const { origin } = decision;
+    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, origin };
     const { answer } = execution.sources?.get(artefact.name) ?? {};
-    const brought = decision.brings === true && answer !== undefined && !('problem' in answer) ? answer : undefined;
+    const brought = origin === 'fetch' && answer !== undefined && !('problem' in answer) ? answer : undefined;
     const issued = brought === undefined ? await make(artefact, from) : pairMaterial(brought);
     const seen = gathered.found.get(artefact.name) ?? 'absent';
     const { certificates: made, ...next } = issued;

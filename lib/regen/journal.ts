@@ -7,7 +7,7 @@ import { apiKinds } from '../kube/resources.ts';
 import { type LogEvent, type LogFields, Repeats, type Running } from '../log.ts';
 import { type Metrics, noMetrics } from '../metrics.ts';
 import type { Facts } from '../plan/facts.ts';
-import type { Decision } from '../plan/decision.ts';
+import type { Decision, Origin } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
 import { leavingReasons } from '../plan/reasons.ts';
 import { locationText } from '../store/store.ts';
@@ -149,7 +149,7 @@ export class Journal {
         const facts = certificates?.[0]?.facts;
         log.info(eventOf(artefact, decision), {
           ...fields,
-          message: decision.keepsKey === true || decision.brings === true ? decision.message : undefined,
+          message: toldOrigins.has(decision.origin) ? decision.message : undefined,
           notBefore: facts?.notBefore.toISOString(),
           notAfter: facts?.notAfter.toISOString(),
           count: certificates?.length,
@@ -252,11 +252,18 @@ function isPair({ kind }: ResolvedArtefact): boolean {
   return kind === 'signer' || kind === 'target';
 }
 
-function eventOf({ kind }: ResolvedArtefact, { putsBack, keepsKey, brings }: Decision): LogEvent {
-  if (brings === true) return 'pair.brought';
-  if (putsBack === true) return 'signer.restored';
-  return keepsKey === true ? 'signer.renewed' : renewals[kind][0];
-}
+/** The log event of a renewal that is not told by the kind of its artefact alone. */
+const originEvents: Partial<Readonly<Record<Origin, LogEvent>>> = {
+  fetch: 'pair.brought',
+  putBack: 'signer.restored',
+  follow: 'signer.restored',
+  ownKey: 'signer.renewed',
+};
+/** Of these the message says where the content comes from. */
+const toldOrigins: ReadonlySet<Origin | undefined> = new Set(['fetch', 'follow', 'ownKey'] as const);
+
+const eventOf = ({ kind }: ResolvedArtefact, { origin = 'sign' }: Decision): LogEvent =>
+  originEvents[origin] ?? renewals[kind][0];
 
 /** How a renewal is told: the log event, and the reason of its Event as library-go names it, which has none for a copy. */
 const renewals: Readonly<Record<ResolvedArtefact['kind'], readonly [LogEvent, EventReason?]>> = {

@@ -1,23 +1,21 @@
 // The future of a row in the words of `status`: how a renewal is made, and what will be decided when something that still
 // works ends. No rule of its own: the plan is made for that time. Pure.
-import type { Decision } from '../plan/decision.ts';
+import type { Decision, Origin } from '../plan/decision.ts';
 import type { Replan } from '../plan/plan.ts';
 
 /** How a renewal gets its content. */
-export type Renewal =
-  | 'reissued'
-  | 'renewed with its own key'
-  | 'replaced by its successor'
-  | 'put back'
-  | 'given the new CA'
-  | 'brought from its source';
+const renewals = {
+  sign: 'reissued',
+  ownKey: 'renewed with its own key',
+  follow: 'replaced by its successor',
+  putBack: 'put back',
+  authority: 'given the new CA',
+  fetch: 'brought from its source',
+} as const satisfies Readonly<Record<Origin, string>>;
 
-export function renewalOf({ brings, putsBack, keepsKey, keepsLeaf }: Decision): Renewal {
-  if (brings === true) return 'brought from its source';
-  if (keepsKey === true) return putsBack === true ? 'replaced by its successor' : 'renewed with its own key';
-  if (putsBack === true) return 'put back';
-  return keepsLeaf === true ? 'given the new CA' : 'reissued';
-}
+export type Renewal = (typeof renewals)[Origin];
+
+export const renewalOf = ({ origin = 'sign' }: Decision): Renewal => renewals[origin];
 
 /** The decision of a later time about something that is left alone until then. */
 export interface Outlook extends Pick<Decision, 'action' | 'reason' | 'byHand'> {

@@ -31,7 +31,7 @@ it('says when each is renewed', () => {
   expect([...said.keys()]).toEqual(['external-etcd-client', 'external-etcd-ca']);
   const ended = ca('etcd', [-3650, -1]);
   const here = decided(present(ended));
-  expect(here['external-etcd-ca']).toMatchObject({ action: 'renew', keepsKey: true });
+  expect(here['external-etcd-ca']).toMatchObject({ action: 'renew', origin: 'ownKey' });
   expect(said.get('external-etcd-ca')).toBe('with its own key when it has expired, and with no other');
   const message = 'it has no private key';
   const closed = { state: 'broken', problem: 'keyAbsent', version: '1', message, certificates: [ended] } as const;

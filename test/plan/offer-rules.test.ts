@@ -126,14 +126,14 @@ describe('what comes of the answer', () => {
     ['it ends', ends(60), /^it ends at \S+; brought from /],
   ])('%s: one that ends later is brought', (_, fact, message) => {
     const decision = decide({ fact, offer: offered() });
-    expect(decision).toMatchObject({ action: 'renew', reason: 'OfferedBySource', brings: true });
+    expect(decision).toMatchObject({ action: 'renew', reason: 'OfferedBySource', origin: 'fetch' });
     expect(decision.message).toMatch(message);
     expect(decision.asks).toBeUndefined();
   });
 
   it('is brought by a clock that nobody may sign by', () => {
     const clock = { ...goodClock, builtAt: dayOf(100), synchronised: false };
-    expect(decide({ fact: ends(-1), offer: offered(), clock })).toMatchObject({ action: 'renew', brings: true });
+    expect(decide({ fact: ends(-1), offer: offered(), clock })).toMatchObject({ action: 'renew', origin: 'fetch' });
   });
 
   it.each([

@@ -120,21 +120,21 @@ test.each<[string, Given, Record<string, string>]>([
 
 it('keeps the key of the CA and the credentials of kubeconfigs', () => {
   const { ca: authorityRow, conf: kubeconfig } = decide({});
-  expect(authorityRow).toMatchObject({ keepsKey: true, after: [] });
+  expect(authorityRow).toMatchObject({ origin: 'ownKey', after: [] });
   expect(authorityRow?.message).toMatch(/ends at 2027-03-28T.*renewed with its own key until 2037-03-25T/);
-  expect(kubeconfig).toMatchObject({ keepsLeaf: true, after: ['ca'] });
+  expect(kubeconfig).toMatchObject({ origin: 'authority', after: ['ca'] });
 });
 
 it('renews along what is due, so that its readers are restarted once', () => {
   const ending = { life: [-3630, 20], leafEnds: 20 } as const;
   expect(decide(ending)['conf']).toMatchObject({ reason: 'AuthorityDiffers', after: ['ca'] });
-  expect(decide(ending)['conf']?.keepsLeaf).toBeUndefined();
+  expect(decide(ending)['conf']?.origin).not.toBe('authority');
 });
 
 it('takes a successor that lies here in its place', () => {
   const found = { newer: ca('newer', [-3350, 3950]), from: ['conf'], namedBy: [] };
   const change = { ca: { ...present(ca('ca', [-3350, 300])), successor: found } as ArtefactFacts };
-  expect(decide({ change })['ca']).toMatchObject({ action: 'renew', putsBack: true, keepsKey: true });
+  expect(decide({ change })['ca']).toMatchObject({ action: 'renew', origin: 'follow' });
 });
 
 it('says who has to be restarted, where no kubelet does that', () => {

@@ -152,16 +152,15 @@ test.each(rows)('plan(): $name', ({ want, ...given }) => {
 });
 
 it('is carried out in the order CA, leaf, and keeps the key of a CA and the credentials of a kubeconfig', () => {
-  expect(decisionOf('ca')).toMatchObject({ after: [], keepsKey: true });
-  expect(decisionOf('ca').putsBack).toBeUndefined();
+  expect(decisionOf('ca')).toMatchObject({ after: [], origin: 'ownKey' });
   expect(decisionOf('conf')).toMatchObject({ after: ['ca'] });
-  expect(decisionOf('conf').keepsLeaf).toBeUndefined();
+  expect(decisionOf('conf').origin).not.toBe('authority');
   expect(decisionOf('conf', { change: { conf: user([-3650, 300]) } })).toMatchObject({
     after: ['ca'],
-    keepsLeaf: true,
+    origin: 'authority',
   });
   const owned = { ...machine, artefacts: [{ ...authority, owned: true }] };
-  expect(decisionOf('ca', { resolved: owned }).keepsKey).toBeUndefined();
+  expect(decisionOf('ca', { resolved: owned }).origin).not.toBe('ownKey');
 });
 
 it('says the old end and the new one, and which serial it gets', () => {
@@ -178,7 +177,7 @@ it('says the old end and the new one, and which serial it gets', () => {
 it('takes a successor that lies here, and makes none', () => {
   const newer = ca('newer', [-3650, 800]);
   const change = { ca: { ...root, successor: { newer, from: ['conf'], namedBy: [] } } };
-  expect(decisionOf('ca', { change })).toMatchObject({ action: 'renew', putsBack: true, keepsKey: true });
+  expect(decisionOf('ca', { change })).toMatchObject({ action: 'renew', origin: 'follow' });
   expect(decisionOf('ca', { change }).message).toContain(`valid until ${at(800).toISOString()}, is in conf`);
   expect(decisionOf('ca', { change, policy: report }).action).toBe('blocked');
   expect(decisionOf('apiserver', { change })).toMatchObject({ action: 'renew', after: ['ca'] });

@@ -119,7 +119,7 @@ describe('each state of a machine: what is said of an end is what the plan of th
       const said = saidOf(status, row.artefact);
       expect(said.includes('bring a new one by hand before'), said).toBe(then?.byHand === true);
       expect(/ (when it expires|UTC) /.test(said) && !said.includes('nothing'), said).toBe(then?.action === 'renew');
-      expect(said.includes('renewed with its own key'), said).toBe(then?.keepsKey === true);
+      expect(said.includes('renewed with its own key'), said).toBe(then?.origin === 'ownKey');
       if (row.renewsAt === undefined) continue;
       const before = plan({ ...input, now: new Date(when.getTime() - 1) });
       expect(before.decisions.find(({ artefact }) => artefact === row.artefact)?.action, said).toBe('keep');

@@ -51,7 +51,7 @@ describe.each(policies)('etcd of the preset kubernetes, $kind', (policy) => {
     cluster.act('us', policy, goodClock, start);
     expect(decided(cluster, at(9 * 365))['etcd-signer']).toMatch(/^keep (NotOurs|Healthy)/);
     const own = cluster.plan(policy, goodClock, at(3651)).decisions.find(({ artefact }) => artefact === 'etcd-signer');
-    expect(own).toMatchObject({ action: 'renew', reason: 'Expired', keepsKey: true });
+    expect(own).toMatchObject({ action: 'renew', reason: 'Expired', origin: 'ownKey' });
   });
 
   it('where no other member is named an expired one is', () => {
