@@ -7,6 +7,7 @@ import { shortestMs } from '../inventory/discover/certificate-validity.ts';
 import { isFile } from '../inventory/places.ts';
 import { originalOf } from '../inventory/order.ts';
 import { problemAt } from '../inventory/shape.ts';
+import { defaultCaBeforeMs } from '../pki/ca-due.ts';
 import type { RenewAhead } from '../plan/decision.ts';
 import { parseWindow } from '../plan/window.ts';
 import { type Problem, suggestion } from '../problems.ts';
@@ -16,11 +17,9 @@ import type { ConfigReading } from './sources.ts';
 /** A hundred years. */
 const longestMs = 36_500 * 86_400_000;
 
-const defaultSignerBeforeMs = 365 * 86_400_000;
-
 /** `node`: its name, which spreads it among the others. Undefined where nobody asked for renewal ahead of time. */
 export function renewAheadOf({ regen, lives }: Settings, node: string): RenewAhead | undefined {
-  const { renewBefore, caRenewBefore = defaultSignerBeforeMs, warnOnly = false } = regen;
+  const { renewBefore, caRenewBefore = defaultCaBeforeMs, warnOnly = false } = regen;
   const hasOwn = Object.values(lives).some((life) => life.renewBefore !== undefined);
   if (renewBefore === undefined && !hasOwn) return undefined;
   const window = regen.window === undefined ? undefined : parseWindow(regen.window);

@@ -2,6 +2,7 @@
 // life alone, spread over the nodes, in a window of time. What has expired waits for nothing of this. Pure.
 import { isFile } from '../inventory/places.ts';
 import type { ResolvedArtefact } from '../inventory/model.ts';
+import { jitterPart, lifeMsOf, mostOfLife } from '../pki/ca-due.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { confirmAdvice, isConfirmed } from './clock-rules.ts';
 import { earliest, type Faulty, idleMs, keep, laterMs, type PairCase, type RenewAhead } from './decision.ts';
@@ -9,12 +10,8 @@ import type { RenewalPolicy, Verdict } from './decision.ts';
 import { certificateOf } from './facts.ts';
 import { nextWindow } from './window.ts';
 
-/** Nodes that were made within a minute are renewed up to a tenth of the threshold apart. */
-const jitterPart = 0.1;
 /** The last part of a window belongs to nodes that have begun before it. */
 const beginningPart = 0.75;
-/** Longer lives are renewed with at most this much of them left, as cert-manager does by default. */
-const mostOfLife = 1 / 3;
 /** What is due within this time goes along with what is renewed now, so that components restart once. */
 export const batchMs = 24 * 3_600_000;
 /** Under a CA that ends soon: less is not worth a restart. */
@@ -30,9 +27,7 @@ export function thresholdMs({ artefact, policy: { ahead } }: Ruled, own?: Certif
   if (ahead === undefined || !isFile(artefact.location)) return undefined;
   const { refresh } = artefact;
   const validity =
-    artefact.kind === 'signer' && own !== undefined
-      ? Math.min(artefact.validity, own.notAfter.getTime() - own.notBefore.getTime())
-      : artefact.validity;
+    artefact.kind === 'signer' && own !== undefined ? Math.min(artefact.validity, lifeMsOf(own)) : artefact.validity;
   const asked = artefact.kind === 'signer' ? ahead.signerBeforeMs : ahead.beforeMs;
   const declared = artefact.renewAhead === true ? validity - refresh : undefined;
   const plain = declared ?? (asked === undefined ? undefined : Math.min(asked, validity * mostOfLife));

@@ -1,6 +1,7 @@
 // What a CA that has expired, or ends soon, is renewed by, beside its own files: a successor that somebody has made with the
 // same key and brought to a kubeconfig, a bundle or a file beside it; and who names the serial number of the CA. Pure.
 import type { Resolved } from '../inventory/model.ts';
+import { earliestDue } from '../pki/ca-due.ts';
 import { type Certificate, isSame, wholeCertificates } from '../pki/certificate.ts';
 import { namesSerialOf } from '../pki/own-key.ts';
 import { newestSuccessor } from '../pki/successor.ts';
@@ -30,7 +31,7 @@ export function withSuccessors(
   for (const { kind, name } of resolved.artefacts) {
     const fact = facts.get(name);
     const [first] = fact?.state === 'present' ? fact.certificates : [];
-    if (kind !== 'signer' || fact?.state !== 'present' || first === undefined || now < nearEnd(first)) continue;
+    if (kind !== 'signer' || fact?.state !== 'present' || first === undefined || now < earliestDue(first)) continue;
     try {
       const all = [...found].flatMap(([from, { entries }]) => holdingsOf(entries).map((held) => ({ from, held })));
       const own = all.find(({ from, held }) => from === name && held.facts.fingerprint === first.fingerprint)?.held;
@@ -50,10 +51,6 @@ export function withSuccessors(
   }
   return { facts: told, newer };
 }
-
-/** Earlier than any CA is due (thresholdMs in ahead-rules.ts), which takes a third of its life at most, and a tenth of that. */
-const nearEnd = ({ notBefore, notAfter }: Certificate['facts']): Date =>
-  new Date(notAfter.getTime() - 0.4 * (notAfter.getTime() - notBefore.getTime()));
 
 /** All certificates of an artefact, wherever in it they stand. Keys are in no block of theirs. */
 const holdingsOf = (entries: Found['entries']): readonly Certificate[] =>

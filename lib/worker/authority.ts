@@ -2,22 +2,16 @@
 // ends soon, what may follow it, and what the files hold then. A worker cannot verify a CA by anything that it holds: it
 // takes one only with the name and the key that it trusts already, signed by that key. Pure: the time is an argument.
 import { errorText } from '../errors.ts';
+import { caThresholdMs } from '../pki/ca-due.ts';
 import { isSame, type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { isSuccessor, lastToEnd, newestSuccessor, replaced, successorProblem } from '../pki/successor.ts';
 
-const dayMs = 24 * 3_600_000;
-/** As a control-plane node has it without a setting of its own: it renews that long before the end, and then there is one. */
-const beforeMs = 365 * dayMs;
-const mostOfLife = 1 / 3;
-
 export type Ending = 'expired' | 'ending';
 
-/** Undefined: it has more of its life left than is needed. */
-export function endingOf({ facts: { notBefore, notAfter } }: Certificate, now: Date): Ending | undefined {
-  if (now >= notAfter) return 'expired';
-  const lifeMs = notAfter.getTime() - notBefore.getTime();
-  const threshold = Math.min(beforeMs, lifeMs * mostOfLife);
-  return now.getTime() >= notAfter.getTime() - threshold ? 'ending' : undefined;
+/** Undefined: it has more of its life left than is needed. Control-plane nodes without a setting renew it by then. */
+export function endingOf({ facts }: Certificate, now: Date): Ending | undefined {
+  if (now >= facts.notAfter) return 'expired';
+  return now.getTime() >= facts.notAfter.getTime() - caThresholdMs(facts) ? 'ending' : undefined;
 }
 
 /** The worst of them. */

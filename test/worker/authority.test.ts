@@ -1,7 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { beforeAll, describe, expect, it, test } from 'vitest';
+import { renewAheadOf } from '../../lib/config/ahead-settings.ts';
+import type { Settings } from '../../lib/config/schema.ts';
+import { earliestDue } from '../../lib/pki/ca-due.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
 import { renewWithOwnKey } from '../../lib/pki/own-key.ts';
+import { thresholdMs } from '../../lib/plan/ahead-rules.ts';
 import { endingOf, followedBy, judgeOffer, type OfferJudgement, worstEnding } from '../../lib/worker/authority.ts';
 import { type Authority, authority, day, leaf, now, one } from '../pki/authority.ts';
 import { opensslDir } from '../pki/openssl.ts';
@@ -32,6 +36,9 @@ beforeAll(async () => {
 const judge = (pem: string, held: readonly Certificate[] = [trusted.certificate]): OfferJudgement =>
   judgeOffer(Buffer.from(pem), held, now);
 
+const usual = renewAheadOf({ regen: { renewBefore: 86_400_000 }, lives: {} } as unknown as Settings, '');
+if (usual === undefined) throw new Error('no renewal ahead of time');
+
 describe('endingOf()', () => {
   test.each([
     [-3650, 1, -1, 'expired'],
@@ -46,6 +53,23 @@ describe('endingOf()', () => {
     const late = at === -1 ? day(until + 1) : expected === 'expired' ? certificate.facts.notAfter : day(0);
     expect(endingOf(certificate, late)).toBe(expected);
   });
+
+  it.each([1, 20, 3 * 365, 10 * 365])(
+    'judges a CA of %i days as a control-plane node without settings does',
+    (days) => {
+      const { facts } = withDates(trusted, day(-days / 2), day(days / 2));
+      const signer = { kind: 'signer', location: { kind: 'pemPair', directory: '/', certificate: 'a', key: 'b' } };
+      const ruled = {
+        artefact: { ...signer, validity: 3650 * 86_400_000, refresh: 0 },
+        policy: { ahead: { ...usual, jitter: 0 } },
+      };
+      const threshold = thresholdMs(ruled as unknown as Parameters<typeof thresholdMs>[0], facts) ?? NaN;
+      const due = facts.notAfter.getTime() - threshold;
+      const at = (ms: number): string | undefined => endingOf({ facts } as Certificate, new Date(ms));
+      expect([at(due - 1), at(due)]).toEqual([undefined, 'ending']);
+      expect(earliestDue(facts).getTime()).toBeLessThan(due);
+    },
+  );
 
   it('of several the worst counts', () => {
     const [ending, well] = [withDates(trusted, day(-3650), day(10)), withDates(trusted, day(-1), day(3650))];
@@ -191,7 +215,7 @@ async function byOpenssl(own: Authority, asked: Asked = {}): Promise<string> {
   const what = ['-x509', '-key', await dir.file('key', keyPem(own)), '-subj', `/CN=${commonName}`];
   const how = ['-days', '3650', hash, '-config', config, '-extensions', 'ext', '-out', dir.path('made.pem')];
   await dir.openssl('req', ...what, ...how, ...(by || []));
-  return readFile(dir.path('made.pem'), 'utf8');
+  return await readFile(dir.path('made.pem'), 'utf8'); // before the directory goes
 }
 
 /** For ten years from the fixed today. */
