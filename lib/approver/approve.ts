@@ -1,6 +1,6 @@
 // The only write of the approver: the condition Approved, by PUT to the approval of one request. It carries the
 // resourceVersion that was read, so that an approval or a denial by another in between wins. Never a denial.
-import { isCode, RecoveryError } from '../errors.ts';
+import { isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { resourcePath, typeMeta } from '../kube/resources.ts';
 import { type Condition, type SigningRequest } from './request.ts';
@@ -23,9 +23,7 @@ interface ApproveOptions {
 /** `conflict`: it has changed since it was read, or is gone. Throws what the API refuses. */
 export async function approve(options: ApproveOptions): Promise<'approved' | 'conflict'> {
   const { connection, request, message, now, signal } = options;
-  const { name, resourceVersion = '' } = request.metadata;
-  // Without a resourceVersion a PUT is unconditional and could overrule a denial.
-  if (resourceVersion === '') throw new RecoveryError('KubeRejected', `Cannot approve "${name}": it has no version`);
+  const { name } = request.metadata;
   const at = now.toISOString().replace(/\.\d+Z$/, 'Z'); // metav1.Time
   const condition: Condition = {
     type: 'Approved',

@@ -41,9 +41,6 @@ export class RecordObject {
     const data = change(entriesOf(found));
     if (data === undefined) return 'noted';
     if (data === 'conflict') return 'conflict';
-    // Without a resourceVersion a PUT is unconditional.
-    if (!found.metadata?.resourceVersion)
-      throw new RecoveryError('KubeRejected', `${locationText(this.#place)} has no resourceVersion`);
     const { connection, signal } = this.#access;
     try {
       await connection.request({ method: 'PUT', path: objectPath(this.#place), body: { ...found, data }, signal });

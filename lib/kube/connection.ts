@@ -81,6 +81,7 @@ class Connection implements KubeConnection {
 
   async request<T>(request: KubeRequest): Promise<T> {
     const asked = describeRequest(request.method, request.path);
+    requireVersion(request, asked);
     const used = await this.#open(asked);
     try {
       return await this.#send<T>(request, asked);
@@ -256,6 +257,16 @@ class Connection implements KubeConnection {
     };
     return { pool, attempt, path: `${new URL(server).pathname.replace(/\/$/, '')}${path}`, headers, clock };
   }
+}
+
+/** A PUT without a resourceVersion overwrites whatever is there by now. Throws KubeWrongAnswer: what was read had none. */
+function requireVersion(
+  { method, body }: KubeRequest,
+  { verb, object }: { readonly verb: string; readonly object: string },
+) {
+  const { metadata } = (body ?? {}) as { readonly metadata?: { readonly resourceVersion?: unknown } };
+  if (method !== 'PUT' || (metadata?.resourceVersion ?? '') !== '') return;
+  throw new RecoveryError('KubeWrongAnswer', `Cannot ${verb} ${object}: it was read without a resourceVersion`);
 }
 
 const json = 'application/json';

@@ -37,7 +37,8 @@ export interface KubeConnection {
    * Throws KubeNotFound (404), KubeConflict (409), KubeUnauthorized (401), KubeForbidden (403), WatchExpired (410),
    * KubeRejected (400, 422, and what refusal.ts knows: an admission webhook, a quota), KubeUnavailable (everything else:
    * no connection, TLS failure, 429, 5xx, time-out; an answer above 10 MiB, with `tooLarge` in its details),
-   * KubeWrongAnswer (a 2xx with something else than was asked).
+   * KubeWrongAnswer (a 2xx with something else than was asked; a PUT of what was read without a resourceVersion, which is
+   * not sent).
    * While the server is away requests share one trial in 200 ms, and fail with what it met (`away` in the details).
    */
   request<T>(request: KubeRequest): Promise<T>;

@@ -1,5 +1,4 @@
 // A Lease (coordination.k8s.io/v1): where the API has it, who holds it, and how it is read, made and replaced.
-import { RecoveryError } from '../errors.ts';
 import type { GetRequest } from './objects.ts';
 import { resourcePath, typeMeta, withQuery } from './resources.ts';
 
@@ -62,10 +61,5 @@ export async function replaceLease(
   found: Lease,
   spec: object,
 ): Promise<void> {
-  if (!found.metadata?.resourceVersion) {
-    // Without it a PUT is unconditional and could take the Lease from a living holder.
-    const message = `Cannot write ${leaseText(lease)}: the answer has no resourceVersion`;
-    throw new RecoveryError('KubeWrongAnswer', message);
-  }
   await connection.request({ method: 'PUT', path: writePath(lease), body: { ...found, spec }, ...asking });
 }

@@ -1,14 +1,8 @@
 // The CA in kube-public/cluster-info after a renewal: whoever joins, and workers that follow, take it from there. A node puts
 // its own in the place of what that has followed, with the same key. The rest stays as it is; signatures for join tokens,
 // which are of the whole kubeconfig, kube-controller-manager makes anew (pkg/controller/bootstrap, bootstrapsigner).
-import { isCode, RecoveryError } from '../errors.ts';
-import {
-  type ClusterInfo,
-  clusterInfoKey,
-  clusterInfoPath,
-  clusterInfoText,
-  publishedAuthority,
-} from '../kube/cluster-info.ts';
+import { isCode } from '../errors.ts';
+import { type ClusterInfo, clusterInfoKey, clusterInfoPath, publishedAuthority } from '../kube/cluster-info.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
@@ -47,10 +41,6 @@ export async function updateClusterInfo({
     if (object === undefined) return 'absent';
     const body = withRenewedAuthority(object, own);
     if (body === undefined) return 'unchanged';
-    // A PUT without one overwrites whatever is there.
-    if (!object.metadata?.resourceVersion) {
-      throw new RecoveryError('KubeWrongAnswer', `Cannot write ${clusterInfoText}: the answer has no resourceVersion`);
-    }
     try {
       await connection.request({ method: 'PUT', path: clusterInfoPath, body, signal });
       return 'written';

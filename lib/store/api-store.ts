@@ -227,8 +227,6 @@ const encoded = (entries: readonly (readonly [string, Uint8Array])[], encoding: 
   Object.fromEntries(entries.map(([key, bytes]) => [key, Buffer.from(bytes).toString(encoding)] as const));
 
 function merged(location: ApiLocation, live: ApiObject, next: Material): ApiObject {
-  // A PUT without a resourceVersion overwrites whatever is there.
-  if ((live.metadata?.resourceVersion ?? '') === '') throw changed(location);
   const { apiVersion, kind, data, binaryData } = objectOf(location, next.entries);
   const { binaryData: before, ...others } = live;
   const binary = { ...without(before, next.entries), ...binaryData };

@@ -9,7 +9,7 @@ import type { RecoveryError } from '../../lib/errors.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { ConnectionOptions } from '../../lib/kube/connection.ts';
 import { EventRecorder } from '../../lib/kube/events.ts';
-import type { KubeConnection, WatchEvent } from '../../lib/kube/kube.ts';
+import type { ConfigMap, KubeConnection, WatchEvent } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
 import { startControlPlane } from '../support/cluster/control-plane.ts';
 import type { ControlPlane } from '../support/cluster/control-plane.ts';
@@ -322,20 +322,26 @@ describe('answers', () => {
   it('are translated, with verb and object', async () => {
     const connection = await direct(cp.recoveryCa, serverName);
     await create(connection, 'twice');
+    const made = (await get(connection, `${configMaps}/twice`)) as ConfigMap;
+    const resourceVersion = made.metadata?.resourceVersion;
     const stale = { metadata: { name: 'twice', resourceVersion: '1' } };
     const put = (body: unknown): Promise<unknown> =>
       connection.request({ method: 'PUT', path: `${configMaps}/twice`, body, signal });
     const found = await Promise.all([
       errorOf(get(connection, `${configMaps}/absent`)),
       errorOf(put(stale)),
-      errorOf(put({ metadata: { name: 'other' } })),
-      errorOf(put({ metadata: { name: 'twice' }, data: { '../x': 'LEAK' } })),
+      errorOf(put({ metadata: { name: 'other', resourceVersion } })),
+      errorOf(put({ metadata: { name: 'twice', resourceVersion }, data: { '../x': 'LEAK' } })),
+      errorOf(put({ metadata: { name: 'twice' } })),
+      errorOf(put({ metadata: { name: 'twice', resourceVersion: '' } })),
     ]);
     expect(found.map(({ code, message }) => `${code}: ${message}`)).toEqual([
       'KubeNotFound: Cannot get ConfigMap "default/absent": the API server answered 404 NotFound',
       'KubeConflict: Cannot update ConfigMap "default/twice": the API server answered 409 Conflict, it has been changed since it was read; it is looked at again, else run this again',
       'KubeRejected: Cannot update ConfigMap "default/twice": the API server answered 400 BadRequest',
       expect.stringMatching(/^KubeRejected: .* 422 Invalid, data\[\.\.\/x\]: FieldValueInvalid$/),
+      'KubeWrongAnswer: Cannot update ConfigMap "default/twice": it was read without a resourceVersion',
+      'KubeWrongAnswer: Cannot update ConfigMap "default/twice": it was read without a resourceVersion',
     ]);
   });
 
