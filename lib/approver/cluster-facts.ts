@@ -1,5 +1,6 @@
 // What the cluster says of its own names, for cluster-names.ts: the certificates that kube-apiserver serves now, the ranges
 // of Services, and whether a name that is asked for is a Service's. Throws what keeps it from knowing: then the request waits.
+import { serverAddress } from '../address.ts';
 import { steadyMs } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { list } from '../kube/list.ts';
@@ -56,16 +57,19 @@ export class ClusterFacts {
   /** Without a name it shows its default certificate; by the name that pods use, another one where SNI certificates are configured. */
   async #served(): Promise<ReadonlySet<string>> {
     const { connection, clock, signal } = this.#options;
-    const { hostname, port } = new URL(connection.server);
-    const host = hostname.replace(/^\[(.*)\]$/, '$1');
+    const cannot = (problem: string, cause?: unknown): RecoveryError => {
+      const message = `Cannot ask the API server at ${connection.server} which names are its own: ${problem}`;
+      return new RecoveryError('ProofFailed', message, { cause });
+    };
+    const url = URL.parse(connection.server);
+    if (url === null) throw cannot('that is no address');
+    const { host, port } = serverAddress(url);
     const names = await Promise.all(
       ['127.0.0.1', 'kubernetes.default.svc', host].map(async (serverName) => {
-        const pem = await servedChain({ host, port: Number(port || 443), serverName, timeoutMs, clock, signal }).catch(
-          (err: unknown) => {
-            const message = `Cannot ask the API server at ${connection.server} which names are its own: ${errorText(err)}`;
-            throw new RecoveryError('ProofFailed', message, { cause: err });
-          },
-        );
+        const asking = { host, port, serverName, timeoutMs, clock, signal };
+        const pem = await servedChain(asking).catch((err: unknown) => {
+          throw cannot(errorText(err), err);
+        });
         const [leaf] = parseCertificates(Buffer.from(pem), `the API server at ${connection.server}`);
         return leaf?.facts.hostnames ?? [];
       }),
