@@ -66,18 +66,25 @@ const madeByRotation = /@\d+$/;
  * own; the CA of its youngest leaf; the CA of its bundles. Undefined: nobody here knows one.
  */
 function lastKnown({ artefact, fact, facts, resolved, now }: Case<Signer>): LastKnown | undefined {
-  const own = certificatesOf(fact).find(({ isCa }) => isCa);
-  const leaf = youngestLeaf(artefact, resolved.artefacts, facts);
+  // The content of another signer, or a leaf of it, that somebody has put here says nothing of this one.
+  const signers = resolved.artefacts.filter((one) => one.kind === 'signer');
+  const isOfAnother = (one: CertificateFacts): boolean =>
+    signers.some((other) => other.name !== artefact.name && isOwnName(other, one));
+  const authorities = [...facts.values()].flatMap(certificatesOf).filter(({ isCa }) => isCa);
+  const signerOfLeaf = (one: CertificateFacts): CertificateFacts | undefined =>
+    authorities.find(({ fingerprint }) => one.signedBy.includes(fingerprint));
+  const own = certificatesOf(fact).find((one) => one.isCa && !isOfAnother(one));
+  const leaf = youngestLeaf(artefact, resolved.artefacts, facts, (one) => {
+    const by = signerOfLeaf(one);
+    return by === undefined || !isOfAnother(by);
+  });
   const inBundles = bundled(artefact, resolved.artefacts, facts);
   const isKnown = ({ fingerprint }: CertificateFacts): boolean =>
     leaf?.signedBy.includes(fingerprint) === true || inBundles.some((one) => one.fingerprint === fingerprint);
   const isUsable = fact.state === 'present' && own !== undefined && now < own.notAfter;
   if (own !== undefined && (isUsable || isKnown(own) || isOwnName(artefact, own))) return own;
-  if (leaf !== undefined) {
-    const signers = [...facts.values()].flatMap(certificatesOf);
-    const by = signers.find(({ isCa, fingerprint }) => isCa && leaf.signedBy.includes(fingerprint));
-    if (by !== undefined) return by;
-  }
+  const by = leaf && signerOfLeaf(leaf);
+  if (by !== undefined) return by;
   // A leaf that has ended still says its name; while its CA is blocked it is not renewed.
   const byLeaf = leaf && { subject: leaf.issuer };
   return inBundles.find((one) => isOwnName(artefact, one)) ?? inBundles[0] ?? own ?? byLeaf;
@@ -95,11 +102,12 @@ function youngestLeaf(
   { name }: Signer,
   artefacts: readonly ResolvedArtefact[],
   facts: Facts,
+  counts: (leaf: CertificateFacts) => boolean,
 ): CertificateFacts | undefined {
   const leaves = artefacts.flatMap((one) =>
     'issuer' in one && one.issuer === name ? certificatesOf(facts.get(one.name)).slice(0, 1) : [],
   );
-  return leaves.toSorted((a, b) => madeAt(b).getTime() - madeAt(a).getTime())[0];
+  return leaves.filter(counts).toSorted((a, b) => madeAt(b).getTime() - madeAt(a).getTime())[0];
 }
 
 /**

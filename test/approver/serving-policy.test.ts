@@ -9,7 +9,7 @@ import { createServer, type Server } from 'node:tls';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ServingPolicy } from '../../lib/approver/serving-policy.ts';
 import type { ApproverOptions } from '../../lib/approver/settings.ts';
-import type { KubeConnection } from '../../lib/kube/kube.ts';
+import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
 import { kubeletSigners } from '../../lib/well-known.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
@@ -22,7 +22,10 @@ let directory: string;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'serving-policy-'));
   const ca = await createAuthority(directory, { commonName: 'ca' });
-  const leaf = await createLeaf(directory, ca, { commonName: 'served', dnsNames: ['kubernetes.default.svc'] });
+  const leaf = await createLeaf(join(directory, 'leaf'), ca, {
+    commonName: 'served',
+    dnsNames: ['kubernetes.default.svc'],
+  });
   server = createServer({ cert: readFileSync(leaf.cert), key: readFileSync(leaf.key) });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -37,7 +40,10 @@ const built = new Date('2026-06-01T00:00:00Z');
 /** Asked for a name that only `served` could vouch for, by a clock that shows this. */
 async function judgedAt(now: Date, apiServer = `https://127.0.0.1:${(server.address() as AddressInfo).port}`) {
   const node = { metadata: { name: 'node1' }, status: { addresses: [{ type: 'InternalIP', address: '192.0.2.1' }] } };
-  const connection = { server: apiServer, request: () => Promise.resolve(node) } as unknown as KubeConnection;
+  const answer = (path: string): unknown =>
+    path.includes('servicecidrs') ? { kind: 'ServiceCIDRList', metadata: {}, items: [] } : node;
+  const request = ({ path }: KubeRequest): Promise<unknown> => Promise.resolve(answer(path));
+  const connection = { server: apiServer, request } as unknown as KubeConnection;
   const options = {
     connection,
     addresses: [{ kind: 'served', caFile: '/nonexistent' }],

@@ -68,6 +68,14 @@ const intermediate: Resolved = {
   ],
 };
 const root = present(ca('root', [-1, 3649]));
+/** Another signer of ours beside it, of which some tool has put objects into the place of its own. */
+const beside: Resolved = {
+  name: 'beside',
+  artefacts: [...intermediate.artefacts.slice(0, 2), signer, bundle, target],
+};
+const another = ca('root', [-60, -1], { commonName: 'n_root@1780272000', subject: 'CN=n_root@1780272000' });
+const leafOfAnother = present(leaf('leaf', [-31, -1], 'root', { issuer: another.subject }));
+const swapped = { root: present(another), 'root-bundle': present(another), target: leafOfAnother };
 
 const rows: Row[] = [
   {
@@ -182,6 +190,27 @@ const rows: Row[] = [
     name: 'signed by a CA of others, whatever its name',
     change: { ...trusted({ ...ours, issuer: 'CN=corporate' }), signer: absent },
     want: 'blocked NotOurs',
+  },
+  {
+    name: 'nothing of its Secret can be read, and its leaf was overwritten with that of another signer',
+    resolved: beside,
+    change: { ...trusted(theirs), ...swapped, signer: broken('unreadable') },
+    want: 'blocked NotOurs',
+    says: ['"CN=kubernetes"'],
+  },
+  {
+    name: 'its Secret and its leaf were overwritten with those of another signer, which has expired',
+    resolved: beside,
+    change: { ...trusted(theirs), ...swapped, signer: present(another) },
+    want: 'blocked NotOurs',
+    says: ['"CN=kubernetes"'],
+  },
+  {
+    name: 'the same where the other signer is gone: its name is known by the leaf',
+    resolved: beside,
+    change: { ...trusted(theirs), ...swapped, root: absent, 'root-bundle': absent, signer: absent },
+    want: 'blocked NotOurs',
+    says: ['"CN=kubernetes"'],
   },
   {
     name: 'ours is made again, as soon as it is lost',
