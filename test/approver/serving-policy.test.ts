@@ -41,7 +41,7 @@ const built = new Date('2026-06-01T00:00:00Z');
 async function judgedAt(now: Date, apiServer = `https://127.0.0.1:${(server.address() as AddressInfo).port}`) {
   const node = { metadata: { name: 'node1' }, status: { addresses: [{ type: 'InternalIP', address: '192.0.2.1' }] } };
   const answer = (path: string): unknown =>
-    path.includes('servicecidrs') ? { kind: 'ServiceCIDRList', metadata: {}, items: [] } : node;
+    path.includes('servicecidrs') ? { kind: 'ServiceCIDRList', metadata: { resourceVersion: '1' }, items: [] } : node;
   const request = ({ path }: KubeRequest): Promise<unknown> => Promise.resolve(answer(path));
   const connection = { server: apiServer, request } as unknown as KubeConnection;
   const options = {
