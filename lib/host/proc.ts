@@ -1,7 +1,7 @@
 // What the kernel tells of processes and of this machine (proc(5)). Reads are synchronous: /proc is memory, and each of
 // them is shorter than a round through the thread pool. A process that ends meanwhile is left out, one that hides its
 // mounts counts as none of ours.
-import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync, readSync, realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { placeOf, type MountedPlace } from './mounts.ts';
@@ -20,7 +20,7 @@ export interface ProcessFacts extends ProcessId {
   readonly mountinfo: string;
   readonly cgroup: string;
   readonly isInOurPidNamespace: boolean;
-  /** Whether it runs as root, or as we do. */
+  /** Whether it runs as root, or as we do, and is no setuid program that another user has started. */
   readonly isPrivileged: boolean;
 }
 
@@ -36,6 +36,27 @@ export function procText(path: string): string | undefined {
   }
 }
 
+/** Anybody may start a thousand processes with two megabytes each in their command line and in their environment. */
+const mostWords = 128 * 1024;
+
+/** What such a list begins with; empty where it cannot be read. */
+function procWords(path: string): readonly string[] {
+  try {
+    const file = openSync(path, 'r');
+    try {
+      const bytes = Buffer.alloc(mostWords);
+      let size = 0;
+      // Of /proc no read gives more than a page or so.
+      for (let read = -1; read !== 0; size += read) read = readSync(file, bytes, size, mostWords - size, null);
+      return bytes.toString('utf8', 0, size).replace(/\0$/, '').split('\0');
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return [''];
+  }
+}
+
 /** Of all processes that can be seen. Throws ReadFailed. */
 export function processIds(procDir = '/proc'): readonly number[] {
   try {
@@ -48,12 +69,14 @@ export function processIds(procDir = '/proc'): readonly number[] {
 
 /** The command line; one empty word where there is none. */
 export function argvOf(pid: number, procDir = '/proc'): readonly string[] {
-  return (procText(`${procDir}/${pid}/cmdline`) ?? '').replace(/\0$/, '').split('\0');
+  return procWords(`${procDir}/${pid}/cmdline`);
 }
 
-function environOf(pid: number): ReadonlyMap<string, string> {
-  const lines = (procText(`/proc/${pid}/environ`) ?? '').split('\0');
-  return new Map(lines.map((line) => [line.replace(/=.*$/s, ''), line.replace(/^[^=]*=/, '')]));
+/** With which it was started; empty where it cannot be read. */
+export function environOf(pid: number): ReadonlyMap<string, string> {
+  return new Map(
+    procWords(`/proc/${pid}/environ`).map((line) => [line.replace(/=.*$/s, ''), line.replace(/^[^=]*=/, '')]),
+  );
 }
 
 /** By what it was started as. */
@@ -69,14 +92,13 @@ export function startOf(pid: number, procDir = '/proc'): number | undefined {
 
 export const isRunning = ({ pid, started }: ProcessId): boolean => startOf(pid) === started;
 
-/** Whether it runs as root, or as we do: the owner of the directory is who the process acts as. */
+/**
+ * Whether it runs as root, or as we do, by its real and its effective user (proc_pid_status(5), Uid): a setuid program is
+ * its user's.
+ */
 export function isPrivileged(pid: number, procDir = '/proc'): boolean {
-  try {
-    const { uid } = statSync(`${procDir}/${pid}`);
-    return uid === 0 || uid === process.getuid?.();
-  } catch {
-    return false; // it has ended since
-  }
+  const [, ...users] = /^Uid:\s+(\d+)\s+(\d+)\s/m.exec(procText(`${procDir}/${pid}/status`) ?? '') ?? [];
+  return users.length === 2 && users.every((uid) => uid === '0' || uid === String(process.getuid?.()));
 }
 
 /**

@@ -64,8 +64,8 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     async run(run) {
       const { mode, runtime } = run;
       const { askSources } = await import('./other-clusters.ts');
-      const asked = { sources: mode.sources, lockDir: runtime.dryRun ? undefined : mode.lockDir };
-      run.sources = new Map([...(run.sources ?? []), ...(await askSources(asked, wanted(run), runtime))]);
+      const answers = await askSources({ ...mode, dryRun: runtime.dryRun }, wanted(run), runtime);
+      run.sources = new Map([...(run.sources ?? []), ...answers]);
       run.report = await repairAgain(run);
     },
   },
