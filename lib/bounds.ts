@@ -111,7 +111,7 @@ export const bounds = {
     what: 'an answer of etcd',
     writers: 'who is the member at the address',
     // An answer is some 30 bytes, of the list some 300 for each member.
-    most: { bytes: 64 * kibi },
+    most: { characters: 65_536 },
   },
   readiness: {
     what: 'what a container of ours answers to `init adopt`',

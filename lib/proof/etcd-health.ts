@@ -25,7 +25,7 @@ export interface EtcdMember {
 }
 
 const timeoutMs = 5_000;
-const mostBytes = bounds.etcd.most.bytes;
+const mostCharacters = bounds.etcd.most.characters;
 
 /** One request. Never rejects. */
 export async function proveEtcdHealth(options: EtcdHealthOptions): Promise<ProofResult> {
@@ -133,7 +133,7 @@ function answerOf({ host, port, ca, client, signal }: EtcdHealthOptions, path: s
       answer.setEncoding('utf8');
       answer.on('data', (part: string) => {
         text += part;
-        if (text.length > mostBytes) answer.destroy(new Error('the answer is too long'));
+        if (text.length > mostCharacters) answer.destroy(new Error('the answer is too long'));
       });
       answer.on('end', () => {
         if (body === undefined || answer.statusCode === 200) return resolve(text);
