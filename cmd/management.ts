@@ -38,21 +38,25 @@ export async function sourcesOf({ sources, lockDir }: Pick<RegenConfig, 'sources
 /** Of a place as the configuration names it: what was noted of another one counts for nothing. */
 const identityOf = (place: object): string => createHash('sha256').update(JSON.stringify(place)).digest('hex');
 
+const notRun = { problem: 'a run would run it', notRun: true } as const;
+
 type Asking = Pick<Runtime, 'clock' | 'log' | 'signal'>;
 
 /**
  * What these have answered. All at once, each for a limited time, and no lock is held meanwhile. Never rejects but by an
- * abort. `lockDir`: notes there when it was.
+ * abort. `lockDir`: notes there when it was. A dry run notes nothing, and runs no command.
  */
 export async function askSources(
-  { sources, lockDir }: { readonly sources: RegenConfig['sources']; readonly lockDir?: string | undefined },
+  { sources, lockDir, dryRun }: Pick<RegenConfig, 'sources'> & { readonly lockDir?: string; readonly dryRun: boolean },
   names: readonly string[],
   asking: Asking,
 ): Promise<Sources> {
   const asked = Object.entries(sources).filter(([name]) => names.includes(name));
   const answers = asked.map(async ([name, source]): Promise<[string, Asked]> => {
     const place = sourceText(source);
-    if (lockDir !== undefined) await writeNote(lockDir, `asked-${name}`, identityOf(source), asking.clock.now());
+    if (dryRun && source.command !== undefined) return [name, { place, answer: notRun }];
+    if (lockDir !== undefined && !dryRun)
+      await writeNote(lockDir, `asked-${name}`, identityOf(source), asking.clock.now());
     try {
       const answer = await inTime(asking, place, (limited) => {
         const withSecrets = <T>(secret: ManagementPlace, work: (store: Store) => Promise<T>): Promise<T> =>

@@ -202,8 +202,7 @@ async function renew(mode: RegenConfig, given: Runtime | Connected): Unmet {
     if (management !== undefined && wanted.length > 0) {
       // What this machine can make itself came first, and its files are free for others while its sources are asked.
       ({ summaryLoggedAt } = report);
-      const asked = { sources: mode.sources, lockDir: dryRun ? undefined : lockDir };
-      const answers = await management.askSources(asked, wanted, runtime);
+      const answers = await management.askSources({ ...mode, dryRun }, wanted, runtime);
       report = await management.afterAsking(report, pass, new Map([...(places ?? []), ...answers]), log);
     }
     if (events !== undefined) await sendEvents(events);

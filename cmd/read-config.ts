@@ -7,6 +7,7 @@ import type { CommonConfig, ToolConfig } from '../lib/config/load.ts';
 import type { ConfigInput } from '../lib/config/sources.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
+import { requireClosed } from '../lib/host/closed-path.ts';
 import { isClockSynchronised } from '../lib/host/clock-synchronised.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
@@ -40,6 +41,7 @@ export function configInput({ config, ...flags }: CommandLine, { env, cwd }: Pic
   const input = { flags, env, cwd, hostName: hostname(), presets: installedPresets };
   if (config === undefined) return input;
   const path = resolve(cwd, config);
+  requireClosed(path, { code: 'ConfigInvalid', cannot: `Cannot take configuration "${path}"` });
   try {
     return { ...input, file: { path, text: readFileSync(path, 'utf8') } };
   } catch (cause) {

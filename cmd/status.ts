@@ -154,7 +154,10 @@ async function sourcesToAsk(config: ToolConfig, io: Io) {
   return {
     places,
     ask: async (names: readonly string[]) =>
-      new Map([...places, ...(await askSources({ sources: config.sources }, names, { clock, log, signal }))]),
+      new Map([
+        ...places,
+        ...(await askSources({ sources: config.sources, dryRun: false }, names, { clock, log, signal })),
+      ]),
   };
 }
 

@@ -16,20 +16,27 @@ export interface IssuedCertificate {
   readonly notAfter: Date;
   /** `keyHash` */
   readonly key: string;
+  /** UID of the Node that had it; undefined: not known, because a first certificate is issued before there is a Node. */
+  readonly nodeUid?: string | undefined;
 }
 
 /** An entry of the ConfigMap; without an end where it cannot be read. */
 export interface RecordedCertificate {
   readonly until?: Date;
   readonly key?: string;
+  readonly nodeUid?: string;
 }
 
-/** `<end> <SHA-256 of the public key>` */
+/** `<end> <SHA-256 of the public key> <UID of the Node>`, the last where it is known */
 export function parseRecorded(text: string): RecordedCertificate {
-  const [, time = '', key = ''] = /^(\S+) ([0-9a-f]{64})$/.exec(text) ?? [];
+  const [, time = '', key = '', nodeUid] = /^(\S+) ([0-9a-f]{64})(?: ([0-9a-f-]{36}))?$/.exec(text) ?? [];
   const until = new Date(time);
-  return Number.isNaN(until.getTime()) ? {} : { until, key };
+  if (Number.isNaN(until.getTime())) return {};
+  return { until, key, ...(nodeUid !== undefined && { nodeUid }) };
 }
+
+const entryOf = ({ notAfter, key, nodeUid }: IssuedCertificate): string =>
+  [notAfter.toISOString(), key, ...(nodeUid === undefined ? [] : [nodeUid])].join(' ');
 
 const mostCharacters = bounds.record.most.characters;
 
@@ -56,7 +63,7 @@ export function withIssued(
   const all = new Map(Object.entries(entries));
   for (const one of news) {
     if (isNews(Object.fromEntries(all.has(one.node) ? [[one.node, all.get(one.node) ?? '']] : []), one))
-      all.set(one.node, `${one.notAfter.toISOString()} ${one.key}`);
+      all.set(one.node, entryOf(one));
   }
   let size = sizeOf(all);
   const isNew = ([node]: readonly [string, string]): boolean => !Object.hasOwn(entries, node);
@@ -77,11 +84,14 @@ function byStrangeness(entries: Iterable<readonly [string, string]>): readonly (
   return [...entries].toSorted((a, b) => endOf(b) - endOf(a));
 }
 
-function isNews(entries: Recorded, { node, notAfter }: IssuedCertificate): boolean {
-  const text = recordedEntry(entries, node);
+function isNews(entries: Recorded, one: IssuedCertificate): boolean {
+  const text = recordedEntry(entries, one.node);
   const { until } = text === undefined ? {} : parseRecorded(text);
-  return until === undefined || until < notAfter;
+  return until === undefined || until < one.notAfter || (one.nodeUid !== undefined && text === withoutNode(one));
 }
+
+/** Its entry as long as nobody knows whose Node it is. */
+const withoutNode = (one: IssuedCertificate): string => entryOf({ ...one, nodeUid: undefined });
 
 const objectIn = (access: RecordAccess): RecordObject =>
   new RecordObject(issuedCertificatesName, 'which certificate of a node is its newest', access);
@@ -95,8 +105,8 @@ export async function readIssued(access: RecordAccess): Promise<(node: string) =
   };
 }
 
-/** A time, a blank, a hash in hex. */
-const longestEntry = 24 + 1 + 64;
+/** A time, a hash in hex, a UID. */
+const longestEntry = 24 + 1 + 64 + 1 + 36;
 
 /** A kubelet that has just got its first certificate registers its Node; what has none by then is no node's. */
 const registersMs = 10 * 60_000;
@@ -162,16 +172,18 @@ export class IssuedCertificates {
 
   async #write(): Promise<void> {
     const record = objectIn(this.#options);
-    const seen = [...this.#pending.values()];
     const before = await record.read();
-    const known = seen.filter((one) => !isNews(before, one));
-    const ready: Pending[] = [];
-    for (const one of seen.filter((each) => !known.includes(each))) {
-      if (one.isOurs || (await this.#isNode(one.node))) ready.push(one);
-      else if (steadyMs(this.#options.clock) - one.sinceMs >= registersMs) this.#forget([one]);
+    const ready: IssuedCertificate[] = [];
+    const settled: Pending[] = [];
+    for (const one of this.#pending.values()) {
+      const isOpen = isNews(before, one) || recordedEntry(before, one.node) === withoutNode(one);
+      const node = isOpen ? await this.#node(one.node) : undefined;
+      const found = { ...one, nodeUid: node?.metadata?.uid };
+      if (isNews(before, found) && (one.isOurs || node !== undefined)) ready.push(found);
+      const isLate = steadyMs(this.#options.clock) - one.sinceMs >= registersMs;
+      if (!isOpen || node !== undefined || isLate) settled.push(one);
     }
-    this.#forget(known);
-    if (ready.length === 0) return;
+    if (ready.length === 0) return this.#forget(settled);
     const gone = await this.#namesWithoutNode(before, ready);
     // After a conflict what is left is written at the next attempt.
     const write = (entries: Recorded): Recorded | undefined => {
@@ -181,7 +193,7 @@ export class IssuedCertificates {
         this.#options.log.warn('record.full', { count: left.length, configMap: issuedCertificatesName });
       return next;
     };
-    if ((await record.write(write)) === 'noted') this.#forget(ready);
+    if ((await record.write(write)) === 'noted') this.#forget(settled);
   }
 
   /** Asked only where there is no room for what is new, and of so many that there is. */
@@ -191,7 +203,7 @@ export class IssuedCertificates {
     const gone = new Set<string>();
     for (const [node, text] of excess > 0 ? byStrangeness(Object.entries(entries)) : []) {
       if (excess <= 0) break;
-      if (await this.#isNode(node)) continue;
+      if ((await this.#node(node)) !== undefined) continue;
       gone.add(node);
       excess -= lengthOf([node, text]);
     }
@@ -203,7 +215,7 @@ export class IssuedCertificates {
     for (const one of some) if (this.#pending.get(one.node) === one) this.#pending.delete(one.node);
   }
 
-  async #isNode(name: string): Promise<boolean> {
-    return (await getIfPresent(this.#options, resourcePath('Node', { name }))) !== undefined;
+  #node(name: string): Promise<{ readonly metadata?: { readonly uid?: string } } | undefined> {
+    return getIfPresent(this.#options, resourcePath('Node', { name }));
   }
 }

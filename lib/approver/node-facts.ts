@@ -67,7 +67,7 @@ export function signsOfLife(
   const createdAt = dateOf(object?.metadata?.creationTimestamp);
   const { renewTime, leaseDurationSeconds } = lease?.spec ?? {};
   return {
-    node: createdAt && { createdAt },
+    node: createdAt && { createdAt, uid: object?.metadata?.uid },
     renewedAt: dateOf(renewTime),
     heartbeatAt: heartbeatOf(object),
     renewalMs: typeof leaseDurationSeconds === 'number' ? (leaseDurationSeconds * 1000) / 4 : undefined,
@@ -86,7 +86,7 @@ function dateOf(text: string | null | undefined): Date | undefined {
 }
 
 interface NodeObject {
-  readonly metadata?: { readonly creationTimestamp?: string };
+  readonly metadata?: { readonly creationTimestamp?: string; readonly uid?: string };
   readonly status?: {
     readonly conditions?: readonly {
       readonly type: string;

@@ -26,7 +26,7 @@ export interface NodeFacts extends Signs {
   /** Undefined: it is another machine's node. */
   readonly own?: OwnCertificate | undefined;
   /** Undefined: there is no Node object. */
-  readonly node?: { readonly createdAt: Date } | undefined;
+  readonly node?: { readonly createdAt: Date; readonly uid?: string | undefined } | undefined;
   /** Of another machine's node: what this look and those before have seen of its signs of life. */
   readonly watched?: Watched;
   /** The end of the newest certificate that was seen to be issued to it. */

@@ -4,8 +4,9 @@
 //
 // - What is shown: one certificate, with the key and the subject of the request, of a client, from a CA that the API
 //   server believes, and ended. It is judged at its own end, because its CA may have ended since.
-// - What is known of the node: its Node is there, and was made with that certificate or before it; it has not spoken after
-//   that end; and no certificate with another key that ends later was issued to it.
+// - What is known of the node: its Node is there, was made with that certificate or before it, and is the one for which
+//   the key was noted; it has not spoken after that end; and no certificate with another key that ends later was issued
+//   to it.
 //
 // A later certificate with the same key speaks against nobody: who has the key has that one as well, or has lost it.
 import { hash } from 'node:crypto';
@@ -119,8 +120,8 @@ function trustProblem(leaf: Certificate, roots: readonly Certificate[]): string 
   return answer.ok ? undefined : answer.reason;
 }
 
-/** From its first certificate to the Node that a kubelet makes with it: seconds; and a signer dates back by minutes. */
-const registersMs = 3_600_000;
+/** From its first certificate to the Node that a kubelet makes with it: seconds; and a signer dates back by five minutes. */
+const registersMs = 15 * 60_000;
 
 /** What is known of the node since the certificate that is shown; undefined: nothing speaks against it. */
 export function judgeSince(leaf: Certificate, facts: KnownNode, now: Date): NotProven | undefined {
@@ -141,7 +142,12 @@ export function judgeSince(leaf: Certificate, facts: KnownNode, now: Date): NotP
     // By one that is valid the node could speak now, and would not ask.
     if (until > end && until <= now) end = until;
   }
-  const { createdAt } = facts.node;
+  const { recorded } = facts;
+  const { createdAt, uid } = facts.node;
+  if (recorded?.key === key && recorded.nodeUid !== undefined && recorded.nodeUid !== uid) {
+    const message = `the key of the certificate that it shows was that of a former Node of this name, with UID ${recorded.nodeUid} (ConfigMap ${issuedCertificatesName}); approve by hand if it is the same machine`;
+    return refuse('CertificateSuperseded', message);
+  }
   if (createdAt > notAfter) {
     const message = `${shownUntil}, and the Node was made at ${createdAt.toISOString()}: the node has had a newer one since`;
     return refuse('CertificateSuperseded', message);

@@ -1,7 +1,7 @@
 // What the kernel tells of processes and of this machine (proc(5)). Reads are synchronous: /proc is memory, and each of
 // them is shorter than a round through the thread pool. A process that ends meanwhile is left out, one that hides its
 // mounts counts as none of ours.
-import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { placeOf, type MountedPlace } from './mounts.ts';
@@ -20,7 +20,7 @@ export interface ProcessFacts extends ProcessId {
   readonly mountinfo: string;
   readonly cgroup: string;
   readonly isInOurPidNamespace: boolean;
-  /** Whether it runs as root, or as we do. */
+  /** Whether it runs as root, or as we do, and is no setuid program that another user has started. */
   readonly isPrivileged: boolean;
 }
 
@@ -51,7 +51,8 @@ export function argvOf(pid: number, procDir = '/proc'): readonly string[] {
   return (procText(`${procDir}/${pid}/cmdline`) ?? '').replace(/\0$/, '').split('\0');
 }
 
-function environOf(pid: number): ReadonlyMap<string, string> {
+/** With which it was started; empty where it cannot be read. */
+export function environOf(pid: number): ReadonlyMap<string, string> {
   const lines = (procText(`/proc/${pid}/environ`) ?? '').split('\0');
   return new Map(lines.map((line) => [line.replace(/=.*$/s, ''), line.replace(/^[^=]*=/, '')]));
 }
@@ -69,14 +70,13 @@ export function startOf(pid: number, procDir = '/proc'): number | undefined {
 
 export const isRunning = ({ pid, started }: ProcessId): boolean => startOf(pid) === started;
 
-/** Whether it runs as root, or as we do: the owner of the directory is who the process acts as. */
+/**
+ * Whether it runs as root, or as we do, by its real and its effective user (proc_pid_status(5), Uid): a setuid program is
+ * its user's.
+ */
 export function isPrivileged(pid: number, procDir = '/proc'): boolean {
-  try {
-    const { uid } = statSync(`${procDir}/${pid}`);
-    return uid === 0 || uid === process.getuid?.();
-  } catch {
-    return false; // it has ended since
-  }
+  const [, ...users] = /^Uid:\s+(\d+)\s+(\d+)\s/m.exec(procText(`${procDir}/${pid}/status`) ?? '') ?? [];
+  return users.length === 2 && users.every((uid) => uid === '0' || uid === String(process.getuid?.()));
 }
 
 /**

@@ -133,18 +133,24 @@ function withRealPath(path: string): readonly string[] {
 /** By the name of its program, or by what it was started as. */
 function isKubeadm(pid: number, procDir: string): boolean {
   const argv = argvOf(pid, procDir);
-  if (programOf(argv) !== program) return procText(`${procDir}/${pid}/comm`)?.trimEnd() === program;
+  if (programOf(argv) !== program) return commOf(pid, procDir) === program;
   const [, first = '', second] = argv; // behind a flag a word may be its value
   return !readOnlySubcommands.has(first) && !(first === 'certs' && second === 'check-expiration');
 }
 
-/** Files of this host are root's, or belong to the user who runs us. */
+/**
+ * Files of this host are root's, or belong to the user who runs us. Where the link of its program is closed to us (SYS_PTRACE),
+ * the name that the kernel has given it must do: what it was started as anybody chooses.
+ */
 function mayWrite(pid: number, procDir: string): boolean {
   if (!isPrivileged(pid, procDir)) return false;
   const executable = linkOf(join(procDir, String(pid), 'exe'));
   // A file that was replaced is still said, with " (deleted)"; one that is named by its version is kubeadm, too.
-  return executable === 'unreadable' || basename(executable).startsWith(program);
+  const name = executable === 'unreadable' ? commOf(pid, procDir) : basename(executable);
+  return name.startsWith(program);
 }
+
+const commOf = (pid: number, procDir: string): string => procText(join(procDir, String(pid), 'comm'))?.trimEnd() ?? '';
 
 /** It waits for an answer (`kubeadm reset`, `kubeadm upgrade apply`), before it has changed anything; or it hangs. */
 function isForgotten(pid: number, procDir: string): boolean {
@@ -155,7 +161,7 @@ function isForgotten(pid: number, procDir: string): boolean {
   return pidsIn(threads).some((thread) => procText(join(threads, String(thread), 'syscall'))?.startsWith(waits));
 }
 
-/** What cannot be looked at may be ours: then we stay away. */
+/** What cannot be looked at of a process of root may be ours: then we stay away. */
 function linkOf(path: string): string {
   try {
     return readlinkSync(path);

@@ -3,11 +3,12 @@
 // Before that it looks at the program that the units start.
 import { execFile, type ExecFileException } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
-import { readdir, realpath, stat, statfs } from 'node:fs/promises';
+import { readdir, realpath, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Disk, realDisk } from '../disk/disk.ts';
 import { replaceFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
+import { openPlaces } from '../host/closed-path.ts';
 import { runSystemctl, systemdRuns } from '../host/systemd.ts';
 import { type HostService, usualServices } from '../well-known.ts';
 import { isThere, removeFile } from './existing-files.ts';
@@ -187,19 +188,16 @@ export interface Examined {
 }
 
 const runMs = 30_000;
-const groupWrites = 0o020;
-const othersWrite = 0o002;
-const sticky = 0o1000;
 /** Of statfs(2): what is there after no boot. */
 const volatileTypes: ReadonlySet<number> = new Set([0x01021994, 0x858458f6]);
 
 /** `path`: absolute. Never rejects. */
 export async function examineProgram(path: string, signal: AbortSignal): Promise<Examined> {
   const file = await realpath(path).catch(() => path);
-  const writable = await openTo([...ancestors(path), ...ancestors(file)]);
+  const writable = openPlaces(path);
   if (writable.length > 0) {
     const message = `must be a program that root alone may write; ${writable.join(', ')}: give it to root and close it (chown root, chmod go-w), or install the program elsewhere, for example below /opt`;
-    return { problems: [message], warnings: [] };
+    return { problems: [message], warnings: await volatileWarning(file) };
   }
   const failure = await firstRun(path, signal);
   const problems = failure === undefined ? [] : [`must be a program that runs; "${path} --version" ${failure}`];
@@ -211,27 +209,6 @@ export function timeoutProblem(timeout = '/usr/bin/timeout'): string | undefined
   return isExecutable(timeout)
     ? undefined
     : `needs "${timeout}" (coreutils), which keeps a hanging run from the kubelet; install it`;
-}
-
-const ancestors = (path: string): string[] => {
-  const parent = dirname(path);
-  return parent === path ? [path] : [path, ...ancestors(parent)];
-};
-
-/** Those that another user than root may write, each with why. What is not there is skipped. */
-async function openTo(paths: readonly string[]): Promise<string[]> {
-  const found: string[] = [];
-  for (const path of new Set(paths)) {
-    const status = await stat(path).catch(() => undefined);
-    if (status === undefined) continue;
-    const { uid, gid, mode } = status;
-    // In a directory such as /tmp no user can move or remove what belongs to root.
-    const isSafe = status.isDirectory() && (mode & sticky) !== 0;
-    if (uid !== 0 && uid !== process.getuid?.()) found.push(`"${path}" belongs to user ${uid}`);
-    else if (!isSafe && (mode & othersWrite) !== 0) found.push(`everybody may write "${path}"`);
-    else if (!isSafe && (mode & groupWrites) !== 0 && gid !== 0) found.push(`group ${gid} may write "${path}"`);
-  }
-  return found;
 }
 
 /** What went wrong, as the end of a sentence. */
@@ -251,8 +228,7 @@ async function partsWarning(file: string): Promise<string[]> {
   const app = join(dirname(file), 'app');
   const modules = (await readdir(app).catch(() => [])).map((name) => join(app, name));
   const nodes = [join(dirname(file), 'node'), join(dirname(file), '../node_modules/.bin/node')];
-  const real = await Promise.all(nodes.map((node) => realpath(node).catch(() => node)));
-  const writable = await openTo([app, ...modules, ...real.flatMap(ancestors)]);
+  const writable = openPlaces(...modules, ...nodes);
   if (writable.length === 0) return [];
   const all = writable.length === 1 ? '' : ` (and ${writable.length - 1} more)`;
   return [

@@ -1,6 +1,7 @@
 // The pair that a source of `regen.sources` has: in a Secret of another cluster, in files of this machine, or printed by a
 // command. Each is asked for a limited time, because a kubelet may be waiting, and no word of a key reaches an error.
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { bounds } from '../bounds.ts';
@@ -9,6 +10,8 @@ import type { ManagementPlace, PairSource } from '../config/management-settings.
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
+import { requireClosed } from '../host/closed-path.ts';
+import { environOf, processIds } from '../host/proc.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { encodePem, readPem } from '../pki/pem.ts';
 import type { PairBytes } from '../plan/gather-offers.ts';
@@ -56,6 +59,7 @@ export async function readSource(source: PairSource, asking: SourceAsking): Prom
     return pairIn(await unlessAborted(read(), signal, text), text);
   }
   const [program = '', ...args] = command ?? [];
+  requireClosed(program, { code: 'ReadFailed', cannot: `Cannot use ${text}` });
   const output = await outputOf([program, ...args], asking, text);
   return pairIn({ certificate: output, key: output }, text);
 }
@@ -89,10 +93,8 @@ async function outputOf(
   text: string,
 ): Promise<Buffer> {
   const cannot = (state: string): RecoveryError => new RecoveryError('ReadFailed', `Cannot use ${text}: ${state}`);
-  const child = started(program, args, cannot);
-  const endAll = (): void => {
-    if (child.pid !== undefined) killGroup(child.pid);
-  };
+  const mark = randomUUID();
+  const child = started([program, ...args], { [markName]: mark }, cannot);
   const parts: Buffer[] = [];
   let size = 0;
   const failure = new Promise<never>((_, reject) => {
@@ -114,7 +116,8 @@ async function outputOf(
     await Promise.race([failure, waitAtMost(afterExitMs, closed, { clock, signal })]);
     return Buffer.concat(parts);
   } finally {
-    endAll();
+    if (child.pid !== undefined) end(-child.pid); // it leads a process group of its own (setsid(2))
+    endMarked(mark);
     child.stdout.destroy();
     child.unref();
   }
@@ -124,12 +127,12 @@ const afterExitMs = 500;
 
 /** Some failures are thrown, others leave a child without output, and most come as an event. */
 function started(
-  program: string,
-  args: readonly string[],
+  [program = '', ...args]: readonly string[],
+  env: Readonly<Record<string, string>>,
   cannot: (state: string) => RecoveryError,
 ): ChildProcessByStdio<null, Readable, null> {
   try {
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], env: {}, detached: true });
+    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], env, detached: true });
     if ((child.stdout as Readable | undefined) !== undefined) return child;
     child.once('error', () => undefined);
   } catch (err) {
@@ -138,12 +141,31 @@ function started(
   throw cannot('it cannot be started');
 }
 
-/** It leads a process group of its own (setsid(2)). */
-function killGroup(pid: number): void {
+const markName = 'KUBE_CERT_RECOVERY_SOURCE';
+/** Whoever starts processes faster than they are found is left to systemd. */
+const mostRounds = 100;
+
+/**
+ * Ends what was started with this in its environment, which passes to whatever that starts, in sessions of its own as well.
+ * What has emptied its environment, or hides it, is ended by systemd, with the unit.
+ */
+function endMarked(mark: string): void {
+  const ended = new Set<number>();
+  for (let round = 0; round < mostRounds; round += 1) {
+    const found = processIds().filter((pid) => !ended.has(pid) && environOf(pid).get(markName) === mark);
+    if (found.length === 0) return;
+    for (const pid of found) {
+      ended.add(pid);
+      end(pid);
+    }
+  }
+}
+
+function end(pid: number): void {
   try {
-    process.kill(-pid, 'SIGKILL');
+    process.kill(pid, 'SIGKILL');
   } catch {
-    // All of it has ended.
+    // It has ended.
   }
 }
 

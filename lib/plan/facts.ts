@@ -146,6 +146,8 @@ export interface Offer {
 
 export type OfferAnswer =
   | { readonly problem: string }
+  /** It is a program, and a dry run runs none. */
+  | { readonly problem: string; readonly notRun: true }
   | {
       readonly offered: Certificate;
       /** What is here, where it is whole. */

@@ -17,7 +17,7 @@ export interface PairBytes {
 
 /** The source of a target, and what it has answered: a pair, or why it has none. Undefined: it was not asked. */
 export interface Asked extends Pick<Offer, 'place' | 'askedAt'> {
-  readonly answer?: PairBytes | { readonly problem: string } | undefined;
+  readonly answer?: PairBytes | Extract<OfferAnswer, { problem: string }> | undefined;
 }
 
 /** By target. */

@@ -21,8 +21,10 @@ export function fromSource(at: Case<ResolvedTarget>, verdict: Verdict): Verdict 
     return { ...open, asks: true, message: `${verdict.message}; ${place} is asked for one` };
   }
   const problem = 'problem' in answer ? answer.problem : offerProblem({ ...answer, target: at.artefact, now: at.now });
-  if ('problem' in answer || problem !== undefined)
-    return { ...verdict, message: `${verdict.message}; ${place} does not help: ${problem}` };
+  if ('problem' in answer || problem !== undefined) {
+    const state = 'notRun' in answer ? `is not run by a dry run: ${problem}` : `does not help: ${problem}`;
+    return { ...verdict, message: `${verdict.message}; ${place} ${state}` };
+  }
   const { notAfter } = answer.offered.facts;
   const fault = {
     reason: 'OfferedBySource',

@@ -22,7 +22,17 @@ const issued = (node: string, until: string, ofKey = key): IssuedCertificate => 
 describe('parseRecorded()', () => {
   it('reads an end and a key, and nothing of anything else', () => {
     expect(parseRecorded(`2026-01-01T00:00:00.000Z ${key}`)).toEqual({ until: at('2026-01-01'), key });
-    for (const text of ['', 'x', `yesterday ${key}`, '2026-01-01T00:00:00Z', `2026-01-01T00:00:00Z ${key}0`])
+    const nodeUid = '0a1b2c3d-0000-4000-8000-000000000000';
+    const ofNode = { until: at('2026-01-01'), key, nodeUid };
+    expect(parseRecorded(`2026-01-01T00:00:00.000Z ${key} ${nodeUid}`)).toEqual(ofNode);
+    for (const text of [
+      '',
+      'x',
+      `2026-01-01T00:00:00Z ${key} x`,
+      `yesterday ${key}`,
+      '2026-01-01T00:00:00Z',
+      `2026-01-01T00:00:00Z ${key}0`,
+    ])
       expect(parseRecorded(text)).toEqual({});
   });
 });
@@ -59,6 +69,8 @@ describe('withIssued()', () => {
   });
 });
 
+const uidOf = (node: string): string => `00000000-0000-4000-8000-${`${node.length}`.padStart(12, '0')}`;
+
 class World {
   readonly clock = new FakeClock('2026-01-01T00:00:00Z', 100);
   readonly nodes = new Set<string>();
@@ -82,7 +94,8 @@ class World {
   readonly #request = <T>({ method, path, body }: KubeRequest): Promise<T> => {
     const name = path.split('/').at(-1) ?? '';
     const absent = new RecoveryError('KubeNotFound', 'absent');
-    if (path.includes('/nodes/')) return this.nodes.has(name) ? Promise.resolve({} as T) : Promise.reject(absent);
+    const object = { metadata: { uid: uidOf(name) } } as T;
+    if (path.includes('/nodes/')) return this.nodes.has(name) ? Promise.resolve(object) : Promise.reject(absent);
     if (this.data === undefined) return Promise.reject(absent);
     if (method === 'PUT') {
       if (this.isOvertaken) return Promise.reject(new RecoveryError('KubeConflict', 'changed'));
@@ -107,6 +120,24 @@ describe('IssuedCertificates', () => {
     expect(world).toMatchObject({ writes: 1, said: [] });
     await keeper.write();
     expect(world.writes).toBe(1);
+  });
+
+  it('notes the Node that has the certificate when it is there, once, and never another one', async () => {
+    const world = new World();
+    const keeper = world.keeper();
+    keeper.see(issued('panda', '2026-03-01'), true);
+    await keeper.write();
+    const first = `2026-03-01T00:00:00.000Z ${key}`;
+    expect(world.data).toEqual({ panda: first });
+    world.nodes.add('panda');
+    await keeper.write();
+    expect(world.data).toEqual({ panda: `${first} ${uidOf('panda')}` });
+    const other = { panda: `${first} ${uidOf('tiger and lion')}` };
+    world.data = other;
+    keeper.see(issued('panda', '2026-03-01'), true);
+    await keeper.write();
+    expect(world.data).toEqual(other);
+    expect(world.writes).toBe(2);
   });
 
   it('waits ten minutes for the Node of a first certificate, and no longer', async () => {

@@ -70,7 +70,7 @@ interface Given {
   readonly isConfirmed?: boolean;
 }
 
-const node = { createdAt: notBefore };
+const node = { createdAt: notBefore, uid: 'u-node' };
 
 function judged({
   pem = texts.request,
@@ -124,6 +124,11 @@ describe('a request that shows the expired certificate of its node', () => {
     ['where its node spoke in the last minute of the certificate', { facts: { renewedAt: ago(35 * day - minute) } }],
     ['where its node has no Lease', { facts: { renewedAt: undefined } }],
     ['where this is the certificate that was recorded', { facts: { recorded: { until: end, key: '' } } }],
+    ['where it was recorded for this Node', { facts: { recorded: { until: end, key: '', nodeUid: 'u-node' } } }],
+    [
+      'where its Node was made ten minutes after the certificate began',
+      { facts: { node: { createdAt: new Date(notBefore.getTime() + 10 * minute) } } },
+    ],
     ['where an older one was recorded', { facts: { recorded: { until: ago(60 * day), key: '' } } }],
     ["of this machine's node, whose file has expired as well", { facts: { own, renewedAt: undefined } }],
   ])('is approved %s', (what, given) => {
@@ -235,6 +240,16 @@ describe('what is known of the node', () => {
       'CertificateSuperseded',
       'it spoke since, and the same key has a valid one',
       () => ({ recorded: { until: ago(-day), key: keyOfLeaf }, renewedAt: ago(day) }),
+    ],
+    [
+      'CertificateSuperseded',
+      'its Node was made anew within a quarter of an hour, and the key is noted as that of the former one',
+      () => ({ recorded: { until: end, key: keyOfLeaf, nodeUid: 'u-former' } }),
+    ],
+    [
+      'CertificateSuperseded',
+      'its Node was made twenty minutes after the certificate began',
+      () => ({ node: { createdAt: new Date(notBefore.getTime() + 20 * minute) } }),
     ],
     ['CertificateSuperseded', 'what was recorded cannot be read', () => ({ recorded: {} })],
     [

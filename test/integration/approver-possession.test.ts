@@ -116,7 +116,7 @@ async function machine(options: Partial<LeafOptions> = {}, signer?: Pair): Promi
   const pair = await createLeaf(join(root, name), signer ?? controlPlane.pki.clusterCa, {
     commonName: `system:node:${name}`,
     organization: 'system:nodes',
-    notBefore: inMinutes(-30),
+    notBefore: inMinutes(-5),
     notAfter: inMinutes(30),
     ...options,
   });
@@ -270,6 +270,21 @@ describe('a request stays pending', () => {
     const worker = await machine();
     await controlPlane.admin(`/api/v1/nodes/${worker.name}`, { method: 'DELETE' });
     expect(await reasonOf(await send(worker))).toBe('NodeUnknown');
+  });
+
+  it('for CertificateSuperseded: its Node was deleted and made again', async () => {
+    const former = await machine();
+    const first = await send(former);
+    expect((await pass()).report.approved).toBe(1);
+    await issued(first);
+    await pass(); // an approver that sees what was issued
+    const { uid } = ((await controlPlane.admin(`/api/v1/nodes/${former.name}`)).body as { metadata: { uid: string } })
+      .metadata;
+    await controlPlane.admin(`${collection}/${first}`, { method: 'DELETE' });
+    await controlPlane.admin(`/api/v1/nodes/${former.name}`, { method: 'DELETE' });
+    await controlPlane.admin('/api/v1/nodes', { method: 'POST', body: { metadata: { name: former.name } } });
+    expect(await reasonOf(await send(former))).toBe('CertificateSuperseded');
+    expect(await recorded()).toHaveProperty(former.name, expect.stringContaining(uid));
   });
 
   it.each<[PendingReason, string, number]>([

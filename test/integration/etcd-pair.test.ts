@@ -3,7 +3,8 @@
 // server starts again, and the Machine of Cluster API says when what it serves ends.
 import { execFile, execFileSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { copyFile, mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { chmod, copyFile, mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -231,6 +232,28 @@ describe('the plan knows the source', () => {
     expect(await readFile(here.client.cert, 'utf8')).toBe(before);
     expect((await here.run(fromSecret())).code).toBe(0);
     expect((await here.machine.status()).code).toBe(0);
+  });
+
+  it('a dry run runs no command, and says that a run would', async () => {
+    await using here = await machineWith();
+    const mark = join(here.machine.root, 'was-run');
+    const source = { 'external-etcd-client': { command: ['/bin/touch', mark] } };
+    const { code, stderr } = await here.run(source, '--dry-run');
+    expect(code, stderr).toBe(5);
+    const told = 'command \\"/bin/touch\\" is not run by a dry run: a run would run it';
+    expect(lineOf('rotation.blocked', stderr)).toContain(told);
+    expect(stderr).not.toContain('pair.failed');
+    expect(existsSync(mark)).toBe(false);
+    await here.run(source);
+    expect(existsSync(mark)).toBe(true);
+  });
+
+  it('a configuration that others may write is refused as root, with its mode', async () => {
+    await using here = await machineWith();
+    await chmod(here.machine.root, 0o1777);
+    const { code, stderr } = await here.run(fromSecret());
+    expect(code, stderr).toBe(2);
+    expect(stderr).toMatch(/Cannot take configuration ".*": root goes by it, and everybody may write ".*, mode 1777\)/);
   });
 
   it('status says why a source does not help, and that somebody must bring a pair: exit 5', async () => {

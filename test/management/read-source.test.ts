@@ -1,5 +1,5 @@
 // What a source of `regen.sources` may do to the run that asks it: real programs and files.
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -53,6 +53,31 @@ describe('a command', () => {
     over.abort();
     expect(await answer).toContain('no answer in time');
     await hasEnded();
+  });
+
+  it('is ended with what has left its session and its parent', async () => {
+    const daemon = `sleep 600 & echo $! > ${directory}/pid.new; mv ${directory}/pid.new ${directory}/pid`;
+    const wait = `while [ ! -e ${directory}/pid ]; do sleep 0.1; done`;
+    const source = await command(`setsid sh -c '(${daemon}) &' &\n${wait}\ncat ${pair.cert} ${pair.key}`);
+    await readSource(source, asking(patience()));
+    await hasEnded();
+  });
+
+  // Takes root; where that cannot be had it is skipped, except where CI=true.
+  it
+    .skipIf(process.getuid?.() !== 0 && process.env['CI'] !== 'true')
+    .each<[string, (path: string) => Promise<unknown>]>([
+      ['is writable by others', (path) => chmod(path, 0o777)],
+      ['belongs to a user', (path) => chown(path, 4711, 4711)],
+      ['lies in a directory such as /tmp', () => chmod(directory, 0o1777)],
+    ])('is not run as root where it %s', async (_, open) => {
+    const source = await command(`touch ${directory}/run`);
+    await open(source.command[0]);
+    const answer = await readSource(source, asking(patience())).catch(String);
+    expect(answer).toMatch(
+      /^RecoveryError: Cannot use command ".*": root goes by it, and .* \(owner \d+:\d+, mode \d+\)/,
+    );
+    await expect(stat(join(directory, 'run'))).rejects.toThrow('ENOENT');
   });
 
   it.each([

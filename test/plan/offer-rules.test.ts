@@ -161,6 +161,13 @@ describe('what comes of the answer', () => {
     expect(decision.message).toMatch(message);
   });
 
+  it('a program that a dry run does not run is said', () => {
+    const answer = { problem: 'a run would run it', notRun: true } as const;
+    const decision = decide({ fact: ends(-1), offer: { answer } });
+    expect(decision).toMatchObject({ action: 'blocked', reason: 'SignerExternal', byHand: true });
+    expect(decision.message).toMatch(/; Secret "a\/b" is not run by a dry run: a run would run it$/);
+  });
+
   it('what still works stays as it is where nothing better is offered', () => {
     const decision = decide({ fact: ends(60), offer: { answer: { problem: 'exit 1' } } });
     expect(decision).toMatchObject({ action: 'keep', reason: 'Healthy' });

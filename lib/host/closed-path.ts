@@ -1,0 +1,76 @@
+// Whether anybody else than root may change what root runs or goes by: the file, or what a name of its path leads to. Every
+// directory in which a part of the path or a symbolic link of it lies must be root's and writable by nobody else, as
+// sshd asks of keys (openssh misc.c, safe_path) and sudo of its plugins. A sticky directory counts as open, too: what
+// has gone from it anybody may make anew. Where a process is not root's, its user counts as root does.
+import { accessSync, constants, lstatSync, readlinkSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { type ErrorCode, RecoveryError, systemCode } from '../errors.ts';
+
+/** As many as the kernel follows (ELOOP). */
+const mostLinks = 40;
+
+/** What a path is found by, itself included, with all links followed; up to where it ends. */
+function placesOf(path: string): readonly string[] {
+  const places = ['/'];
+  let names = path.split('/');
+  let at = '/';
+  for (let links = 0; names.length > 0 && links <= mostLinks;) {
+    const [name = '', ...rest] = names;
+    names = rest;
+    const next = name === '..' ? dirname(at) : join(at, name);
+    const target = linkAt(next);
+    if (target === undefined) {
+      places.push(next);
+      at = next;
+    } else {
+      links += 1;
+      names = [...target.split('/'), ...names];
+      if (target.startsWith('/')) at = '/';
+    }
+  }
+  return places;
+}
+
+function linkAt(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined; // no link, or not there
+  }
+}
+
+/** Of absolute paths, what others may change, each with why; what is not there is left out. */
+export function openPlaces(...paths: readonly string[]): readonly string[] {
+  return [...new Set(paths.flatMap(placesOf))].flatMap((place) => problemOf(place) ?? []);
+}
+
+function problemOf(path: string): string | undefined {
+  const status = lstatSync(path, { throwIfNoEntry: false });
+  if (status === undefined) return undefined;
+  const { uid, gid, mode } = status;
+  const state = `(owner ${uid}:${gid}, mode ${(mode & 0o7777).toString(8).padStart(4, '0')})`;
+  if (uid !== 0 && uid !== process.geteuid?.()) return `"${path}" belongs to user ${uid} ${state}`;
+  if ((mode & 0o022) === 0 || isReadOnly(path)) return undefined;
+  return (mode & 0o002) === 0 ? `group ${gid} may write "${path}" ${state}` : `everybody may write "${path}" ${state}`;
+}
+
+/** The volume of a ConfigMap is open to everybody, and mounted so that nobody writes it. */
+function isReadOnly(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK);
+    return false;
+  } catch (err) {
+    return systemCode(err) === 'EROFS';
+  }
+}
+
+/** Asked where root acts: whoever else is careless harms himself alone. Throws `code`. */
+export function requireClosed(
+  path: string,
+  { code, cannot }: { readonly code: ErrorCode; readonly cannot: string },
+): void {
+  const open = process.geteuid?.() === 0 ? openPlaces(path) : [];
+  if (open.length === 0) return;
+  const message = `${cannot}: root goes by it, and ${open.join(', ')}; give it to root and close it (chown root, chmod go-w), or put it elsewhere, for example below /etc/kubernetes`;
+  throw new RecoveryError(code, message);
+}
