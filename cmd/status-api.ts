@@ -104,13 +104,13 @@ function publishersOf({ destinationDir, components }: ToolConfig, { resolved, re
 /** Each artefact is proven by the files that its readers have. */
 function proverOf(
   config: ToolConfig,
-  { connection, signal }: Looking,
+  { connection, resolved, signal }: Looking,
   directoriesOf: DirectoriesOf,
 ): Prove | undefined {
   const { destinationDir: usual } = config;
   if (connection === undefined || usual === undefined) return undefined;
   const apiServer = addressOf(config, connection);
-  const common = { connection, apiServer, clock: systemClock, signal, hostName: hostname() };
+  const common = { connection, resolved, apiServer, clock: systemClock, signal, hostName: hostname() };
   return (artefact, ...rest) => {
     const [destinationDir = usual] = directoriesOf(artefact);
     return createProver({ ...common, destinationDir })(artefact, ...rest);

@@ -10,6 +10,7 @@ import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { serverAddress } from '../address.ts';
+import { wholeCertificates } from '../pki/certificate.ts';
 import { proveServed } from '../proof/served.ts';
 import { caBundleKey } from '../inventory/content.ts';
 import { fileOf } from '../inventory/places.ts';
@@ -147,7 +148,7 @@ async function requireVerified(
     ...address,
     serverName: recoveryServerName,
     expected: '',
-    trust: Buffer.from(rootCa).toString(),
+    trust: { bundles: [wholeCertificates(rootCa)], names: [recoveryServerName] },
     clock,
     signal: api.signal,
   });

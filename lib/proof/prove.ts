@@ -16,6 +16,7 @@ import { type ApiProof, judgeRenewal, proveProxied, proveSignsCsr } from './api-
 import { askEtcdMembers, type EtcdHealthOptions, judgeQuorum, proveEtcdHealth } from './etcd-health.ts';
 import { combineProofs, type ProofResult } from './result.ts';
 import { fingerprintOf, proveServed, type ServedResult } from './served.ts';
+import { trustOfReaders } from './trust-of-readers.ts';
 
 interface AskOptions {
   /** For the kinds that ask the API. */
@@ -26,6 +27,8 @@ interface AskOptions {
   readonly destinationDir?: string;
   readonly clock: Clock;
   readonly signal: AbortSignal;
+  /** By it the CAs of those who meet a serving certificate are found. */
+  readonly resolved?: Resolved;
   /** This node's host name: then a Lease held by another node says so instead of proving something. */
   readonly hostName?: string | undefined;
 }
@@ -45,7 +48,7 @@ function orUnproven<T extends ProofResult>(asked: Promise<T>): Promise<T | Unpro
 }
 
 async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: AskOptions): Promise<ProofResult> {
-  const { connect, apiServer, destinationDir, clock, signal, hostName } = options;
+  const { connect, apiServer, destinationDir, resolved, clock, signal, hostName } = options;
   const api = async (): Promise<ApiProof> => {
     const connection = await connect?.();
     if (connection === undefined) throw cannotProve(artefact, 'no connection to the API server is known');
@@ -55,7 +58,9 @@ async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: Ask
     case 'served': {
       if (apiServer === undefined) throw cannotProve(artefact, 'the address of the API server is not known');
       const expected = fingerprintOf(await certificateOnDisk(artefact, destinationDir));
-      return proveServed({ ...apiServer, serverName: proof.serverName, expected, clock, signal });
+      const { serverName } = proof;
+      const trust = resolved && (await trustOfReaders(artefact, { resolved, destinationDir, serverName }));
+      return proveServed({ ...apiServer, serverName, expected, trust, clock, signal });
     }
     case 'lease': {
       const { namespace, name } = proof;
@@ -148,7 +153,8 @@ export async function proveServedHere(forMs: number, options: HostProofs): Promi
     const { serverName } = proof;
     const look = async (): Promise<ServedResult> => {
       const expected = fingerprintOf(await certificateOnDisk(artefact, undefined));
-      return proveServed({ ...apiServer, serverName, expected, clock, signal });
+      const trust = await trustOfReaders(artefact, { resolved, serverName });
+      return proveServed({ ...apiServer, serverName, expected, trust, clock, signal });
     };
     return untilProven(look, forMs, options);
   }

@@ -1,18 +1,21 @@
 // Which certificate a TLS server answers with, held against the one on disk.
 //
 // The handshake does not verify the peer: the certificate is compared by its SHA-256 fingerprint with bytes that we
-// hold, which is stronger than any chain, and an expired certificate must be seen and reported, not only refused.
+// hold, and an expired certificate must be seen and reported, not only refused. What is served is then verified as its readers
+// do: the right leaf is of no use to them behind an intermediate that has ended.
 // Nothing is sent over this connection, and nothing that the server says is believed.
-import type { X509Certificate } from 'node:crypto';
+import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, type TLSSocket } from 'node:tls';
 import { isIP } from 'node:net';
 import type { Address } from '../address.ts';
 import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
+import { parseCertificates } from '../pki/certificate.ts';
 import { presentedChain } from '../pki/presented.ts';
 import { waitAtMost } from '../retry.ts';
 import type { ProofResult } from './result.ts';
+import { type ReadersTrust, refusalOf } from './trust-of-readers.ts';
 
 export interface ServedOptions extends Address {
   /**
@@ -22,8 +25,8 @@ export interface ServedOptions extends Address {
   readonly serverName: string;
   /** SHA-256 of the leaf's DER on disk, lower-case hex. */
   readonly expected: string;
-  /** CA certificates (PEM): the message then also says whether the chain verifies with them. */
-  readonly trust?: string;
+  /** What those who meet it go by: what they refuse is not proven. */
+  readonly trust?: ReadersTrust | undefined;
   /** PEM of who asks, for a server that talks to nobody else (etcd); without it such a server logs a refused client. */
   readonly client?: { readonly cert: string; readonly key: string } | undefined;
   /** Default 2 000. */
@@ -51,31 +54,39 @@ export async function proveServed(options: ServedOptions): Promise<ServedResult>
   // OpenSSL refuses some clients' pairs (a key that is too short) before anything is sent.
   const answer = await handshake(options).catch(errorText);
   if (typeof answer === 'string') return { state: 'unproven', message: `No TLS answer for ${name}: ${answer}` };
-  const { fingerprint, notAfter, problem } = answer;
+  const { fingerprint, notAfter, chain } = answer;
+  const problem = options.trust && refusal(chain, options.trust, clock.now());
   const served = {
     servedFingerprint: fingerprint,
     servedNotAfter: notAfter,
     ...(options.trust === undefined ? {} : { verified: problem === undefined }),
   };
   const ends = `${notAfter < clock.now() ? 'expired' : 'valid until'} ${notAfter.toISOString()}`;
-  const chain = options.trust !== undefined && problem !== undefined ? `, and does not verify: ${problem}` : '';
   if (fingerprint === expected) {
-    return { ...served, state: 'proven', message: `The certificate on disk is served for ${name} (${ends}${chain})` };
+    const message = `The certificate on disk is served for ${name} (${ends})`;
+    if (problem === undefined) return { ...served, state: 'proven', message };
+    return { ...served, state: 'unproven', message: `${message}, and its readers refuse it: ${problem}` };
   }
   const wanted = `wanted sha256 ${expected.slice(0, 16)}, got ${fingerprint.slice(0, 16)}`;
   return { ...served, state: 'unproven', message: `Another certificate is served for ${name} (${ends}): ${wanted}` };
 }
 
+function refusal(chain: string, trust: ReadersTrust, at: Date): string | undefined {
+  try {
+    return refusalOf(parseCertificates(Buffer.from(chain), 'the server'), trust, at);
+  } catch (err) {
+    return errorText(err);
+  }
+}
+
 interface Answer {
   readonly fingerprint: string;
   readonly notAfter: Date;
-  readonly problem: string | undefined;
+  /** As it is presented, leaf first, PEM. */
+  readonly chain: string;
 }
 
-type Handshake = Pick<
-  ServedOptions,
-  'host' | 'port' | 'serverName' | 'trust' | 'client' | 'timeoutMs' | 'clock' | 'signal'
->;
+type Handshake = Pick<ServedOptions, 'host' | 'port' | 'serverName' | 'client' | 'timeoutMs' | 'clock' | 'signal'>;
 
 const handshake = (options: Handshake): Promise<Answer> => withHandshake(options, peerOf);
 
@@ -87,14 +98,12 @@ export const servedChain = (options: Handshake): Promise<string> => withHandshak
 
 /** Throws when there is none. */
 async function withHandshake<T>(options: Handshake, read: (socket: TLSSocket) => T): Promise<T> {
-  const { host, port, serverName, trust, client, timeoutMs = 2_000, clock, signal } = options;
+  const { host, port, serverName, client, timeoutMs = 2_000, clock, signal } = options;
   const socket = connect({
     host,
     port,
     servername: isIP(serverName) ? '' : serverName,
     rejectUnauthorized: false, // compared by fingerprint: see the head of this file
-    // As Go takes a CA file: every certificate in it is trusted, also a CA that another one has signed.
-    ...(trust === undefined ? {} : { ca: trust, allowPartialTrustChain: true }),
     ...client,
   });
   let isWhole = false;
@@ -114,9 +123,9 @@ async function withHandshake<T>(options: Handshake, read: (socket: TLSSocket) =>
   }
 }
 
+/** Node gives a peer's certificates once. */
 function peerOf(socket: TLSSocket): Answer {
-  const leaf = socket.getPeerX509Certificate();
-  if (leaf === undefined) throw new Error('the server showed no certificate');
-  const problem = socket.authorized ? undefined : errorText(socket.authorizationError);
-  return { fingerprint: fingerprintOf(leaf), notAfter: new Date(leaf.validTo), problem };
+  const chain = presentedChain(socket);
+  const leaf = new X509Certificate(chain);
+  return { fingerprint: fingerprintOf(leaf), notAfter: leaf.validToDate, chain };
 }

@@ -22,7 +22,8 @@ it('a server that hangs is asked once where one answer may take longer than all 
       name: 'apiserver',
       kind: 'target',
       location: { kind: 'pemPair', certFile: leaf.cert, keyFile: leaf.key },
-      readers: [{ component: 'kube-apiserver', needs: 'nothing', proof: { kind: 'served' } }],
+      hostnames: ['kubernetes'],
+      readers: [{ component: 'kube-apiserver', needs: 'nothing', proof: { kind: 'served', serverName: 'kubernetes' } }],
     } as unknown as ResolvedArtefact;
     const proof = await proveServedHere(10, {
       resolved: { name: 'test', artefacts: [artefact] },

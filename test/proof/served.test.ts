@@ -1,13 +1,18 @@
 // Proofs against a real TLS server that chooses its certificate by name, as kube-apiserver does.
 import { X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createServer as createPlainServer, type AddressInfo, type Server } from 'node:net';
 import { createSecureContext, createServer } from 'node:tls';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
+import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
+import { parseCertificates } from '../../lib/pki/certificate.ts';
+import { proveServedHere } from '../../lib/proof/prove.ts';
+import type { ProofResult } from '../../lib/proof/result.ts';
 import { proveServed, type ServedOptions } from '../../lib/proof/served.ts';
-import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { createDiskStore } from '../../lib/store/disk-store.ts';
+import { type AuthorityOptions, createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 import { TemporaryDirectory } from '../fileobserver/observation.ts';
 
 const made = new TemporaryDirectory();
@@ -81,29 +86,88 @@ test('proveServed() sends no name for an IP address and gets the default certifi
   expect((await prove({ serverName: '127.0.0.1', expected: fingerprint(byDefault) })).state).toBe('proven');
 });
 
-test('proveServed() says whether the chain verifies, when it is told what to trust', async () => {
-  const trust = readFileSync(ca.cert, 'utf8');
-  const expected = fingerprint(byDefault);
-  expect((await prove({ expected, serverName: 'kubernetes' })).verified).toBeUndefined();
-  expect(await prove({ expected, trust: readFileSync(byName.cert, 'utf8') })).toMatchObject({ verified: false });
-  const served = await prove({ serverName: 'localhost-recovery', expected: fingerprint(byName), trust });
-  expect(served).toMatchObject({
-    state: 'proven',
-    verified: false,
-    message: expect.stringContaining('CERT_HAS_EXPIRED'),
-  });
+const trusting = ({ cert }: Pair, ...names: readonly string[]) => ({
+  bundles: [parseCertificates(readFileSync(cert), 'ca')],
+  names,
 });
 
-test('proveServed() trusts a CA that is not self-signed, as Go does', async () => {
+test('proveServed() gives no proof of what its readers refuse, and says why', async () => {
+  const expected = fingerprint(byName);
+  expect((await prove({ serverName: 'localhost-recovery', expected })).verified).toBeUndefined();
+  const served = await prove({ serverName: 'localhost-recovery', expected, trust: trusting(ca) });
+  expect(served).toMatchObject({ state: 'unproven', verified: false, servedFingerprint: expected });
+  expect(served.message).toMatch(/is served for .*, and its readers refuse it: .* expired at 2021-01-01/);
+  expect(await prove({ trust: trusting(byName) })).toMatchObject({ verified: false });
+});
+
+test('proveServed() trusts a CA that is not self-signed, as Go does, and asks for the names', async () => {
   const sub = await createAuthority(join(made.path, 'sub'), { commonName: 'sub', signer: ca });
-  const leaf = await createLeaf(join(made.path, 'leaf'), sub, {
-    commonName: 'leaf',
+  const leaf = await serving('leaf', sub);
+  const own = await listen(createServer(content(leaf)));
+  const expected = fingerprint(leaf);
+  const trusted = await prove({ port: own, expected, trust: trusting(sub, 'kubernetes') });
+  expect(trusted).toMatchObject({ state: 'proven', verified: true });
+  const other = await prove({ port: own, expected, trust: trusting(sub, 'kubernetes', '10.0.0.1') });
+  expect(other).toMatchObject({ state: 'unproven', verified: false });
+  expect(other.message).toContain('is not valid for "10.0.0.1"');
+});
+
+const serving = (name: string, signer: Pair): Promise<Pair> =>
+  createLeaf(join(made.path, name), signer, {
+    commonName: name,
     dnsNames: ['kubernetes'],
     usages: ['serverAuth'],
   });
-  const own = await listen(createServer(content(leaf)));
-  const trust = readFileSync(sub.cert, 'utf8');
-  expect(await prove({ port: own, expected: fingerprint(leaf), trust })).toMatchObject({ verified: true });
+
+/** The right certificate behind an intermediate CA, and how it is proven by the inventory. */
+async function behind(name: string, options: Partial<AuthorityOptions>): Promise<ProofResult | undefined> {
+  const sub = await createAuthority(join(made.path, name), { commonName: name, signer: ca, ...options });
+  const leaf = await serving(`${name}-leaf`, sub);
+  const cert = join(made.path, `${name}-chain.crt`);
+  writeFileSync(cert, Buffer.concat([readFileSync(leaf.cert), readFileSync(sub.cert)]));
+  const own = await listen(createServer({ ...content({ cert, key: leaf.key }), ciphers: 'DEFAULT@SECLEVEL=0' }));
+  const pair = (file: Pair) => ({ kind: 'pemPair', certFile: file.cert, keyFile: file.key });
+  const artefacts = [
+    { name: 'ca', kind: 'signer', location: pair(ca), readers: [] },
+    {
+      name: 'apiserver',
+      kind: 'target',
+      issuer: 'ca',
+      hostnames: ['kubernetes'],
+      location: pair({ cert, key: leaf.key }),
+      readers: [{ component: 'kube-apiserver', proof: { kind: 'served', serverName: 'kubernetes' } }],
+    },
+  ] as unknown as readonly ResolvedArtefact[];
+  return proveServedHere(0, {
+    resolved: { name: 'test', artefacts },
+    store: createDiskStore(),
+    connect: () => expect.unreachable(),
+    apiServer: { host: '127.0.0.1', port: own },
+    clock: systemClock,
+    signal,
+    hostName: 'node1',
+  });
+}
+
+test.each<[string, Partial<AuthorityOptions>, RegExp]>([
+  [
+    'expired',
+    { notBefore: new Date('2020-01-01T00:00:00Z'), notAfter: new Date('2021-01-01T00:00:00Z') },
+    /expired at/,
+  ],
+  ['signed-with-sha1', { digest: 'sha1' }, /insecure hash/],
+  ['constrained', { extensions: ['nameConstraints = critical,permitted;DNS:example.com'] }, /name constraints/],
+])(
+  'proveServedHere() gives no proof of the right certificate behind an intermediate that is %s',
+  async (name, options, why) => {
+    const proof = await behind(name, options);
+    expect(proof?.message).toMatch(why);
+    expect(proof?.state).toBe('unproven');
+  },
+);
+
+test('proveServedHere() gives proof of one behind an intermediate that its readers take', async () => {
+  expect(await behind('plain', {})).toMatchObject({ state: 'proven' });
 });
 
 test('proveServed() gives no proof of a port that nobody listens on', async () => {

@@ -28,6 +28,10 @@ export interface AuthorityOptions {
   readonly commonName: string;
   /** Signed by this authority; default: by itself. */
   readonly signer?: Pair;
+  /** Besides those of every CA, as openssl's configuration has them. */
+  readonly extensions?: readonly string[];
+  /** Default: `sha256`. */
+  readonly digest?: 'sha1';
   readonly notBefore?: Date;
   readonly notAfter?: Date;
 }
@@ -51,10 +55,11 @@ interface Issue {
   readonly extensions: readonly string[];
   readonly notBefore: Date | undefined;
   readonly notAfter: Date | undefined;
+  readonly digest?: AuthorityOptions['digest'];
 }
 
 /** `openssl ca` rather than `openssl x509`: before OpenSSL 3.4 only it takes both dates. */
-async function issue({ pair, subject, signer, extensions, notBefore, notAfter }: Issue): Promise<void> {
+async function issue({ pair, subject, signer, extensions, notBefore, notAfter, digest }: Issue): Promise<void> {
   const scratch = `${pair.cert}.scratch`;
   const config = join(scratch, 'openssl.cnf');
   const request = join(scratch, 'request.pem');
@@ -63,7 +68,7 @@ async function issue({ pair, subject, signer, extensions, notBefore, notAfter }:
   await writeFile(
     config,
     `[req]\ndistinguished_name = dn\nprompt = no\n[dn]\n${subject}\n[ca]\ndefault_ca = me\n` +
-      `[me]\ndatabase = ${scratch}/index.txt\nnew_certs_dir = ${scratch}\nrand_serial = yes\ndefault_md = sha256\n` +
+      `[me]\ndatabase = ${scratch}/index.txt\nnew_certs_dir = ${scratch}\nrand_serial = yes\ndefault_md = ${digest ?? 'sha256'}\n` +
       `policy = any\nunique_subject = no\nx509_extensions = ext\n` +
       `[any]\norganizationName = optional\ncommonName = supplied\n[ext]\n${extensions.join('\n')}\n`,
   );
@@ -102,7 +107,9 @@ export async function createAuthority(directory: string, options: AuthorityOptio
       'keyUsage = critical,digitalSignature,keyCertSign,cRLSign',
       'subjectKeyIdentifier = hash',
       ...(options.signer ? ['authorityKeyIdentifier = keyid'] : []),
+      ...(options.extensions ?? []),
     ],
+    digest: options.digest,
     notBefore: options.notBefore,
     notAfter: options.notAfter,
   });

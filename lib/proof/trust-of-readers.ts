@@ -1,0 +1,64 @@
+// The CAs by which those who meet a serving certificate know it, as far as they lie on this machine, and the names that they
+// ask for: what is served is verified with these, as it is in each of their handshakes.
+import { readFile } from 'node:fs/promises';
+import { caBundleKey, certificateKey } from '../inventory/content.ts';
+import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { bundlesAbove, madeOf } from '../inventory/order.ts';
+import { fileOf } from '../inventory/places.ts';
+import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import { verifyChain } from '../pki/verify.ts';
+
+export interface ReadersTrust {
+  /** Each what one kind of reader has. */
+  readonly bundles: readonly (readonly Certificate[])[];
+  readonly names: readonly string[];
+}
+
+interface Around {
+  readonly resolved: Resolved;
+  readonly destinationDir?: string | undefined;
+  /** By which it is asked for. */
+  readonly serverName: string;
+}
+
+/** Of a certificate that another CA has signed nobody here knows who meets it: no bundle. */
+export async function trustOfReaders(artefact: ResolvedArtefact, around: Around): Promise<ReadersTrust> {
+  if (artefact.kind !== 'target') return { bundles: [], names: [] };
+  const { serverName, destinationDir } = around;
+  const { artefacts } = around.resolved;
+  const above = bundlesAbove(artefacts, artefact);
+  const issuer = artefacts.filter(({ name }) => name === artefact.issuer);
+  const places =
+    above.length === 0
+      ? issuer.map((one) => fileOf(one, certificateKey, destinationDir))
+      : [...above, ...madeOf(artefacts, above)].map((one) => fileOf(one, caBundleKey, destinationDir));
+  const [chain, ...bundles] = await Promise.all(
+    [fileOf(artefact, certificateKey, destinationDir), ...new Set(places)].map(certificatesIn),
+  );
+  const isKnownTo = (bundle: readonly Certificate[]): boolean =>
+    bundle.some((root) => chain?.some(({ fields }) => fields.issuer.der.equals(root.fields.subject.der)) === true);
+  const usual = artefact.hostnames.includes(serverName) ? [serverName] : [];
+  return { bundles: bundles.filter(isKnownTo), names: artefact.demandedHostnames ?? usual };
+}
+
+/** None where the file cannot be read: then it says nothing. */
+async function certificatesIn(path: string | undefined): Promise<readonly Certificate[]> {
+  return path === undefined ? [] : readFile(path).then(wholeCertificates, () => []);
+}
+
+/** Why one of them refuses what a server presents, leaf first; undefined: all take it. Pure. */
+export function refusalOf(
+  chain: readonly Certificate[],
+  { bundles, names }: ReadersTrust,
+  at: Date,
+): string | undefined {
+  const [leaf, ...intermediates] = chain;
+  if (leaf === undefined) return 'no certificate is presented';
+  for (const roots of bundles) {
+    for (const hostname of names.length === 0 ? [undefined] : names) {
+      const answer = verifyChain({ leaf, intermediates, roots, at, usage: 'serverAuth', hostname });
+      if (!answer.ok) return answer.reason;
+    }
+  }
+  return undefined;
+}
