@@ -4,6 +4,7 @@
 // messages say states and names only.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { bounds } from './bounds.ts';
 import { type Address, addressText } from './address.ts';
 import type { Clock } from './clock.ts';
 import { errorText, isCode, RecoveryError, systemCode } from './errors.ts';
@@ -88,8 +89,6 @@ export async function serveHealth(options: HealthServerOptions): Promise<HealthS
   return { port: (server.address() as AddressInfo | null)?.port ?? address.port, closed };
 }
 
-const mostConnections = 64;
-
 /**
  * Who asks last is heard: one connection too many ends the oldest of the peer that has most. A limit that refuses new ones
  * would let whoever holds enough of them open make a kubelet's probes fail, and a kubelet then ends the container.
@@ -99,7 +98,7 @@ function boundConnections(server: Server): void {
   server.on('connection', (socket) => {
     open.add(socket);
     socket.once('close', () => open.delete(socket));
-    if (open.size <= mostConnections) return;
+    if (open.size <= bounds.health.most.connections) return;
     const byPeer = Map.groupBy(open, ({ remoteAddress = '' }) => remoteAddress);
     const [most = []] = [...byPeer.values()].toSorted((a, b) => b.length - a.length);
     most.find((one) => one !== socket)?.destroy();

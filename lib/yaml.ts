@@ -15,6 +15,7 @@ import {
   YAMLParseError,
 } from 'yaml';
 import type { YAMLError, YAMLMap } from 'yaml';
+import { bounds } from './bounds.ts';
 import { RecoveryError } from './errors.ts';
 
 interface YamlFile {
@@ -45,9 +46,7 @@ export function isYamlText(bytes: Uint8Array): boolean {
 
 const byteOrderMark = (buffer: Buffer): number => (buffer.length >= 2 ? buffer.readUInt16BE(0) : 0);
 
-/** Of what can begin a value: a kubeconfig or a manifest has hundreds. Each is an object of the package, with its text. */
-const mostValues = 40_000;
-const deepest = 500;
+const { values: mostValues, levels: deepest } = bounds.yaml.most;
 
 /** Why a text is not parsed: who wrote it decides how much memory that takes. */
 function excessOf(text: string): string | undefined {

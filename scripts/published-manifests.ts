@@ -109,6 +109,9 @@ function approver(): Readonly<Record<string, string>> {
 ${toYaml(approverStaticPod(pod))}`,
     'approver/deployment.yaml': `\
 # Mode approver in any cluster: its identity, its rights, its configuration, and a Deployment of two replicas.
+# The NetworkPolicy lets nobody but the node itself, which probes them, reach the replicas. To have /metrics scraped, add
+# your Prometheus to its ingress. It bounds no egress: the ports of the API server behind its Service, of DNS and of
+# kubelets are the cluster's own.
 # ${image} is a placeholder for the image. See docs/approver.md.
 ${deployed.map((manifest) => toYaml(manifest)).join('---\n')}`,
   };

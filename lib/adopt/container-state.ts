@@ -2,6 +2,7 @@
 // known by its tokens. A pod may be Running and all certificates valid for weeks while nothing would renew them.
 import { get } from 'node:http';
 import { join } from 'node:path';
+import { bounds } from '../bounds.ts';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { StaticPod } from '../components.ts';
@@ -147,7 +148,6 @@ function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): 
 }
 
 const answerMs = 5_000;
-const mostCharacters = 10_000;
 
 /** Undefined when the container at this port says that it is ready; else why it is not, in one line. Never rejects. */
 export async function askReady(port: number, signal: AbortSignal): Promise<string | undefined> {
@@ -167,7 +167,7 @@ function answerOf(url: string, signal: AbortSignal): Promise<{ readonly status: 
     const request = get(url, { agent: false, timeout: answerMs, signal }, (response) => {
       let body = '';
       response.setEncoding('utf8');
-      response.on('data', (text: string) => (body = `${body}${text}`.slice(0, mostCharacters)));
+      response.on('data', (text: string) => (body = `${body}${text}`.slice(0, bounds.readiness.most.characters)));
       response.once('end', () => resolve({ status: response.statusCode ?? 0, body }));
       response.once('error', reject);
     });

@@ -1,6 +1,7 @@
 // The sources of `approver.addresses` that need no watch: the configuration itself, a file, and the Nodes of the cluster.
 // What each says of a node is a SourceAnswer; addresses.ts decides.
 import { stat } from 'node:fs/promises';
+import { bounds } from '../bounds.ts';
 import { type AddressSettings, checkNodeAddresses, type NodeAddresses, inRanges } from '../config/address-settings.ts';
 import { bareHost } from '../address.ts';
 import { realDisk } from '../disk/disk.ts';
@@ -49,13 +50,10 @@ export interface AddressSource {
 
 export type SourceOptions = Pick<ApproverOptions, 'connection' | 'clock' | 'log' | 'signal' | 'connect'>;
 
-/** A machine has a few. A kubelet writes as many as it likes into its Node. */
-const mostAddresses = 100;
-
 /** Each name and address that can be compared, once; whatever else stands in the list is left out. */
 export function canonicalAddresses(addresses: unknown): string[] {
   if (!Array.isArray(addresses)) return [];
-  const found = addresses.slice(0, mostAddresses).flatMap((one: unknown) => {
+  const found = addresses.slice(0, bounds.addresses.most.addresses).flatMap((one: unknown) => {
     const address = typeof one === 'object' && one !== null ? (one as { address?: unknown }).address : undefined;
     return typeof address === 'string' ? (checkedHostname(bareHost({ hostname: address })) ?? []) : [];
   });

@@ -2,6 +2,7 @@
 // is read again when it is looked at, because the requester decides how large it is, up to 1.5 MiB, and how many there
 // are. A kubelet that could not start for a day has left hundreds: they are looked at in batches, and none is left out
 // for good.
+import { bounds } from '../bounds.ts';
 import { judgeSize, requestedAt, type SigningRequest } from './request.ts';
 import type { SignerPolicy } from './signer-policy.ts';
 
@@ -154,8 +155,7 @@ export function byNode<T extends Due>(batch: readonly T[]): readonly (readonly T
   return [...Map.groupBy(batch, (each) => each.summary.node ?? each).values()];
 }
 
-/** So many are remembered, with some 500 bytes each: a flood of ten minutes. */
-export const mostRemembered = 20_000;
+export const mostRemembered = bounds.request.most.remembered;
 
 interface Remembered extends Due {
   readonly isSettled?: boolean;

@@ -18,13 +18,14 @@ export interface ClusterNames {
 /** Before anything is known of the cluster. */
 export const noClusterNames: ClusterNames = { served: new Set(), serviceRanges: [], services: new Set() };
 
-/** Unspecified, loopback, link-local (with the metadata services of clouds), multicast, reserved (RFC 6890). */
+/** Unspecified, loopback, link-local (clouds' metadata services), multicast, reserved; others' that are wrapped (RFC 6890). */
 const isOfNoMachine = inRanges([
   '0.0.0.0/8',
   '127.0.0.0/8',
   '169.254.0.0/16',
   '224.0.0.0/3',
-  '::/127',
+  '::/96',
+  '64:ff9b::/96',
   'fe80::/10',
   'ff00::/8',
 ]);

@@ -1,6 +1,7 @@
 // The newest certificate that was issued to each node, in a ConfigMap: kube-controller-manager removes what it has signed
 // an hour later, and a process forgets with its end. By it an older certificate is known for what it is. It says nothing
 // of what was issued while no approver ran, so that its entries are reasons to refuse and none to approve.
+import { bounds } from '../bounds.ts';
 import { issuedCertificatesName } from '../bootstrap-identity.ts';
 import { steadyMs } from '../clock.ts';
 import { errorText, RecoveryError } from '../errors.ts';
@@ -37,8 +38,7 @@ export function parseRecorded(text: string): RecordedCertificate {
 const entryOf = ({ notAfter, key, nodeUid }: IssuedCertificate): string =>
   [notAfter.toISOString(), key, ...(nodeUid === undefined ? [] : [nodeUid])].join(' ');
 
-/** What an object of the API may hold is 1 MiB, and the names stand in it twice (metadata.managedFields). */
-const mostCharacters = 700_000;
+const mostCharacters = bounds.record.most.characters;
 
 interface RecordRoom {
   /** Of names and entries together. */

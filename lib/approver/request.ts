@@ -2,6 +2,7 @@
 // has to keep whatever certificate it asks for. Pure. What kube-controller-manager asks before it approves and signs
 // (pkg/apis/certificates/helpers.go), and more: one common name, the request's own signature, a key of some strength, and
 // nothing that a kubelet does not ask for (k8s.io/client-go/util/certificate: a subject as Go writes it, no lifetime).
+import { bounds } from '../bounds.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
 import { collectionPath, selectorValue, withQuery } from '../kube/resources.ts';
@@ -108,8 +109,7 @@ export interface Unsuitable {
 }
 
 const leastRsaBits = 2048;
-/** A kubelet's has about 2500, labels and field owners included; with an RSA key of 16 384 bits it would have 10 000. */
-const largestSize = 65_536;
+const largestSize = bounds.request.most.characters;
 
 export const unsuitable = (reason: ShapeReason, message: string): Unsuitable => ({ action: 'leave', reason, message });
 export const quoted = (texts: readonly string[]): string =>

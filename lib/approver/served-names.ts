@@ -1,6 +1,7 @@
 // The serving certificate that the kubelet of a node presents now, as a source of its names: its key is where that kubelet
 // is, and each of its names was checked when it was issued. Asked is at the addresses of the Node that the request has,
 // too. A certificate that has expired, is self-signed or another's says nothing, and nothing is sent to who presents it.
+import { bounds } from '../bounds.ts';
 import type { AddressSettings } from '../config/address-settings.ts';
 import { steadyMs } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
@@ -21,8 +22,6 @@ import {
 } from './address-sources.ts';
 
 const kubeletPort = 10_250;
-/** A machine has an address or two of each family. */
-const mostAddresses = 4;
 /** A handshake in a cluster takes milliseconds, and others wait meanwhile. */
 const timeoutMs = 2000;
 /** A node that asks for much and does not answer must not keep the requests of others waiting. */
@@ -58,7 +57,7 @@ export class ServedNames implements AddressSource {
     const isAsked = (address: string): boolean => asked.some(({ kind, value }) => kind === 'IP' && value === address);
     const addresses = [...new Set(canonicalAddresses(object.status?.addresses))]
       .filter(isAsked)
-      .slice(0, mostAddresses);
+      .slice(0, bounds.addresses.most.asked);
     const nowMs = steadyMs(this.#options.clock);
     const isQuiet = nowMs - (this.#quiet.get(node) ?? -Infinity) < quietMs;
     if (!isQuiet && addresses.length > 0 && this.#silent >= mostSilent) {

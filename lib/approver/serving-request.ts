@@ -2,6 +2,7 @@
 // kube-controller-manager's signer (pkg/apis/certificates/helpers.go, ValidateKubeletServingCSR). Pure. Whether the names
 // are the node's: addresses.ts.
 import { isIP } from 'node:net';
+import { bounds } from '../bounds.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
 import { extensionRequest } from '../pki/csr.ts';
@@ -67,8 +68,7 @@ function namesOf({ alternativeNames }: CertificateRequest): readonly AskedName[]
 const isUsable = ({ kind, value }: AskedName): boolean =>
   kind === 'IP' ? isIP(value) !== 0 : dnsSubdomain.test(value) && isIP(value) === 0;
 
-/** A kubelet asks for the names and addresses of one machine. */
-const mostNames = 100;
+const mostNames = bounds.request.most.names;
 
 function judgeNames(content: CertificateRequest): Unsuitable | undefined {
   if (content.alternativeNames.length > mostNames) {

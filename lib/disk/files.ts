@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { bounds } from '../bounds.ts';
 import { systemCode } from '../errors.ts';
 import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from './disk.ts';
 
@@ -165,9 +166,6 @@ export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Pro
   });
 }
 
-/** Certificates, keys, kubeconfigs and manifests are kilobytes. */
-const mostBytes = 4 * 1024 * 1024;
-
 /**
  * Reads a file that another program may have put there: never waits (a FIFO has no end), never takes a device for a file,
  * and never fills the memory. What is refused says why in the words of a system error, so that the caller names the
@@ -177,7 +175,7 @@ const mostBytes = 4 * 1024 * 1024;
 export async function readRegularFile(disk: Pick<Disk, 'readFile' | 'stat'>, path: string): Promise<Buffer> {
   const stats = await disk.stat(path);
   if (!stats.isFile() && !stats.isDirectory()) throw refusal('ENOTREG', path);
-  if (stats.size > mostBytes) throw refusal('EFBIG', path);
+  if (stats.size > bounds.file.most.bytes) throw refusal('EFBIG', path);
   return onPath(path, () => disk.readFile(path, { flag: constants.O_RDONLY | constants.O_NONBLOCK }));
 }
 

@@ -95,6 +95,9 @@ interface DeploymentOptions {
 /**
  * Two replicas: each works, and the resourceVersion of a request makes one approval of two. They have a Pod's token, and
  * no certificate of a machine: every node is another one to them.
+ *
+ * Nobody but the node itself, which probes them, reaches a port of theirs. Whom they ask is not bounded: the port of the API
+ * server behind its Service, of the cluster's DNS and of kubelets are the cluster's own, and a wrong guess would switch them off.
  */
 export function approverDeployment({ image, namespace, approver }: DeploymentOptions): readonly Manifest[] {
   const labels = { ...ownLabel, 'app.kubernetes.io/name': approverName };
@@ -145,6 +148,11 @@ export function approverDeployment({ image, namespace, approver }: DeploymentOpt
   };
   return [
     { ...typeMeta('ConfigMap'), metadata, data: { 'config.yaml': config, kubeconfig } },
+    {
+      ...typeMeta('NetworkPolicy'),
+      metadata,
+      spec: { podSelector: { matchLabels: labels }, policyTypes: ['Ingress'] },
+    },
     {
       ...typeMeta('Deployment'),
       metadata,

@@ -51,6 +51,7 @@ export interface UninstallOutcome {
 
 const kinds = [
   'Deployment',
+  'NetworkPolicy',
   'ClusterRoleBinding',
   'RoleBinding',
   'ClusterRole',

@@ -1,6 +1,7 @@
 // What kubeadm publishes for everybody who wants to join: the ConfigMap `kube-public/cluster-info`, whose kubeconfig holds
 // the CA of the cluster (kubernetes/kubernetes cmd/kubeadm/app/phases/bootstraptoken/clusterinfo). Everybody may read it,
 // without a credential. Pure.
+import { bounds } from '../bounds.ts';
 import { onlyEntries } from '../kubeconfig/document.ts';
 import { isBase64 } from '../kubeconfig/schema.ts';
 import { resourcePath } from './resources.ts';
@@ -18,15 +19,14 @@ export interface ClusterInfo {
 /** Of its kubeconfig in the data. */
 export const clusterInfoKey = 'kubeconfig';
 
-/** A CA certificate has one or two kilobytes, kubeadm's kubeconfig three. */
-const mostBytes = 1 << 16;
+const mostCharacters = bounds.clusterInfo.most.characters;
 
 /** The bytes of the CA in it, whatever they are; or why there are none. */
 export function publishedAuthority({ data }: ClusterInfo): Buffer | { readonly problem: string } {
   const text: unknown = data?.[clusterInfoKey];
   if (typeof text !== 'string') return { problem: `it has no "${clusterInfoKey}"` };
-  if (text.length > mostBytes) {
-    return { problem: `its "${clusterInfoKey}" has ${text.length} characters, wanted ${mostBytes} at most` };
+  if (text.length > mostCharacters) {
+    return { problem: `its "${clusterInfoKey}" has ${text.length} characters, wanted ${mostCharacters} at most` };
   }
   const value = onlyEntries(Buffer.from(text)).cluster?.['certificate-authority-data'];
   if (typeof value !== 'string' || value === '') return { problem: 'its kubeconfig holds no CA' };

@@ -2,6 +2,7 @@
 // request by its limit, a watch when the server has been silent for too long.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Client } from 'undici';
+import { bounds } from '../bounds.ts';
 import type { Clock } from '../clock.ts';
 import { parseAnswer } from './answer.ts';
 import { type Attempt, networkError, statusError, unavailable } from './api-error.ts';
@@ -141,8 +142,6 @@ function untilSent(client: Client, signal: AbortSignal): AbortSignal {
   return stop.signal;
 }
 
-const longestRefusal = 65_536;
-
 /**
  * The events of one watch, one JSON object on each line, until the server ends it or `signal` aborts (returns), or it
  * fails (throws). Every line that came is delivered, or the watch fails: after a lost event only a list helps.
@@ -167,7 +166,7 @@ export async function* watchEvents(
       rest += chunk;
       if (refusal !== undefined) {
         refusal.text = rest;
-        if (rest.length > longestRefusal) break;
+        if (rest.length > bounds.refusal.most.characters) break;
       } else if (chunk.includes('\n')) {
         const lines = rest.split('\n');
         rest = lines.pop() ?? '';

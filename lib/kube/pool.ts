@@ -7,6 +7,7 @@ import { subscribe } from 'node:diagnostics_channel';
 import type { EventEmitter } from 'node:events';
 import type { TLSSocket } from 'node:tls';
 import { buildConnector, Client } from 'undici';
+import { bounds } from '../bounds.ts';
 import type { Credentials } from '../kubeconfig/credentials.ts';
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
@@ -58,11 +59,6 @@ const withoutHttp2 = new RecoveryError(
 /** Whether it failed before it was sent, by `withoutHttp2`. */
 export const isUnsent = (err: unknown): boolean => causesOf(err).includes(withoutHttp2);
 
-/**
- * Of a request's answer, in bytes. etcd takes no object above 1.5 MiB (etcd server/embed/config.go, DefaultMaxRequestBytes),
- * and JSON writes one byte as six at most (`\u003c`): any single object fits. More than one may not, see list.ts.
- */
-const longestAnswer = 10 * 1024 * 1024;
 /** No request is waited for longer: after this time nothing on a draining connection is of use. */
 const longestRequestMs = 60_000;
 
@@ -85,7 +81,7 @@ export class ConnectionPool {
   forRequest(): PooledConnection {
     let connection = [...this.#forRequests].find(({ requests }) => this.#isMultiplexed || requests === 0);
     if (connection === undefined) {
-      connection = this.#open(longestAnswer);
+      connection = this.#open(bounds.answer.most.bytes);
       this.#forRequests.add(connection);
     }
     connection.requests += 1;

@@ -8,6 +8,7 @@ import { type EventEmitter, once } from 'node:events';
 import { isIP } from 'node:net';
 import { connect, type TLSSocket } from 'node:tls';
 import { Client } from 'undici';
+import { bounds } from '../bounds.ts';
 import { serverAddress } from '../address.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { errorText } from '../errors.ts';
@@ -31,9 +32,6 @@ export interface PublicRead {
   readonly clock: Clock;
   readonly signal: AbortSignal;
 }
-
-/** Of a public object: kubeadm's has some kilobytes. */
-const longestAnswer = 1 << 20;
 
 /** Throws as `KubeConnection.request`; for a server that is not known KubeUnavailable, with `untrusted` in its details. */
 export async function readPublicObject<T>(asked: PublicRead): Promise<T> {
@@ -73,7 +71,7 @@ function clientOn(socket: TLSSocket, { origin }: URL): Client {
       // Not at once: undici does not expect it before its own call has returned.
       queueMicrotask(() => (ended === undefined ? callback(null, socket) : callback(ended, null)));
     },
-    maxResponseSize: longestAnswer,
+    maxResponseSize: bounds.publicAnswer.most.bytes,
     headersTimeout: 0,
     bodyTimeout: 0,
   });

@@ -13,6 +13,7 @@ export const collections = {
   ConfigMap: '/api/v1/namespaces/{namespace}/configmaps',
   ServiceAccount: '/api/v1/namespaces/{namespace}/serviceaccounts',
   Deployment: '/apis/apps/v1/namespaces/{namespace}/deployments',
+  NetworkPolicy: '/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies',
   Lease: '/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases',
   Event: '/apis/events.k8s.io/v1/namespaces/{namespace}/events',
   Role: `${rbac}/namespaces/{namespace}/roles`,

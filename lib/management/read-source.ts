@@ -4,6 +4,7 @@ import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
+import { bounds } from '../bounds.ts';
 import type { Clock } from '../clock.ts';
 import type { ManagementPlace, PairSource } from '../config/management-settings.ts';
 import { realDisk } from '../disk/disk.ts';
@@ -25,7 +26,7 @@ export interface SourceAsking {
   readonly signal: AbortSignal;
 }
 
-const mostBytes = 1 << 20;
+const mostBytes = bounds.command.most.bytes;
 
 export const secretText = ({ namespace, name, kubeconfig }: ManagementPlace): string =>
   `Secret "${namespace}/${name}" (kubeconfig "${kubeconfig}")`;

@@ -2,16 +2,14 @@
 // believed is not asked here.
 import type { X509Certificate } from 'node:crypto';
 import type { TLSSocket } from 'node:tls';
-
-/** A server may send its certificates in a circle. */
-const longestChain = 10;
+import { bounds } from '../bounds.ts';
 
 /** Leaf first, PEM. Throws where there is none. */
 export function presentedChain(socket: Pick<TLSSocket, 'getPeerX509Certificate'>): string {
   const chain: X509Certificate[] = [];
   let next = socket.getPeerX509Certificate();
   if (next === undefined) throw new Error('the server showed no certificate');
-  while (next !== undefined && chain.length < longestChain) {
+  while (next !== undefined && chain.length < bounds.presented.most.certificates) {
     chain.push(next);
     next = next.issuerCertificate;
   }

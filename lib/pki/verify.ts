@@ -3,6 +3,7 @@
 // signatures, dates of the whole chain, CA flag and key usage, path length, extended key usages, host name,
 // name constraints. Pure.
 import { isIP } from 'node:net';
+import { bounds } from '../bounds.ts';
 import { type Certificate, isSame } from './certificate.ts';
 import { constraintProblem } from './name-constraints.ts';
 import { canonicalHostname, dnsNameCovers } from './names.ts';
@@ -27,9 +28,6 @@ type ChainAnswer = { readonly ok: true } | { readonly ok: false; readonly reason
 
 type Chain = readonly [Certificate, ...Certificate[]];
 
-/** Signatures checked for one answer, as many as Go checks: CAs of one name multiply the ways to try. */
-const mostChecks = 100;
-
 /** Signature algorithms that Go refuses: MD2, MD5 and SHA-1. */
 const insecure: ReadonlySet<string> = new Set([
   '1.2.840.113549.1.1.2',
@@ -47,7 +45,7 @@ export function verifyChain(question: ChainQuestion): ChainAnswer {
     policyProblem(leaf, 0) ??
     (hostname === undefined ? undefined : hostnameProblem(leaf, hostname));
   if (problem !== undefined) return { ok: false, reason: problem };
-  const reason = searchProblem([leaf], { ...question, checks: { left: mostChecks } });
+  const reason = searchProblem([leaf], { ...question, checks: { left: bounds.chain.most.signatures } });
   return reason === undefined ? { ok: true } : { ok: false, reason };
 }
 

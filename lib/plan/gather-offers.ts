@@ -1,5 +1,6 @@
 // What sources have answered, as facts for the plan: the pair that is offered beside the one that is here and the CA that
 // must have signed it. Nothing is judged but that the pair is one.
+import { bounds } from '../bounds.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { Resolved } from '../inventory/model.ts';
@@ -50,8 +51,7 @@ function understood(name: string, offered: PairBytes, { resolved, facts, found }
   }
 }
 
-/** Go's crypto/tls takes a handshake message of 64 KiB at most, and refuses a longer chain. */
-const longestChain = 10;
+const longestChain = bounds.offer.most.certificates;
 
 /** Throws MaterialInvalid. */
 export function leafOfPair({ certificate, key }: PairBytes, what: string) {

@@ -3,6 +3,7 @@
 // (etcd-io/etcd, server/etcdserver/api/etcdhttp/health.go). Who the members are, the member here is asked
 // (api/v3rpc/member.go; over HTTP by the gateway, which --enable-grpc-gateway=false takes away).
 import { request } from 'node:https';
+import { bounds } from '../bounds.ts';
 import type { Address } from '../address.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import type { ProofResult } from './result.ts';
@@ -24,8 +25,7 @@ export interface EtcdMember {
 }
 
 const timeoutMs = 5_000;
-/** An answer is some 30 bytes, of the list some 300 for each member. */
-const mostBytes = 65_536;
+const mostCharacters = bounds.etcd.most.characters;
 
 /** One request. Never rejects. */
 export async function proveEtcdHealth(options: EtcdHealthOptions): Promise<ProofResult> {
@@ -133,7 +133,7 @@ function answerOf({ host, port, ca, client, signal }: EtcdHealthOptions, path: s
       answer.setEncoding('utf8');
       answer.on('data', (part: string) => {
         text += part;
-        if (text.length > mostBytes) answer.destroy(new Error('the answer is too long'));
+        if (text.length > mostCharacters) answer.destroy(new Error('the answer is too long'));
       });
       answer.on('end', () => {
         if (body === undefined || answer.statusCode === 200) return resolve(text);

@@ -1,5 +1,6 @@
 // Names that may become file names below a destination directory. Pure. They come from the API, so a user who can write
 // an object would otherwise choose paths on this host. The hidden names `..*` are reserved for what writer.ts keeps.
+import { bounds } from '../bounds.ts';
 
 const longestNameBytes = 255; // NAME_MAX of every common Linux file system
 
@@ -15,8 +16,7 @@ export function nameProblem(name: string): string | undefined {
   return undefined;
 }
 
-/** Of one object: components read a few, and the API takes a hundred thousand, each of which would be a file. */
-export const mostNames = 500;
+export const mostNames = bounds.published.most.keys;
 
 /** The first name that cannot be a file's name, as a sentence; undefined when all can. */
 export function namesProblem(names: readonly string[]): string | undefined {

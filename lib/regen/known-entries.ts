@@ -1,16 +1,15 @@
 // Of an object, what the inventory knows: others may keep a megabyte beside it, in each object, and all that a look has
 // read is held until it has written. What is known and larger than anything of its kind is not taken apart: that entry is
 // at fault, by name, and the others are not concerned.
+import { bounds } from '../bounds.ts';
 import { RecoveryError } from '../errors.ts';
 import { artefactContent, caBundleKey, certificateKey, keysOf, privateKeyKey } from '../inventory/content.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { type Found, locationText, type Store } from '../store/store.ts';
 
-/** Of an entry that nobody knows: as much as matters to nobody. */
-const smallBytes = 64 * 1024;
-/** A bundle of three hundred CAs has less. */
-const mostBytes = 512 * 1024;
+const smallBytes = bounds.otherEntry.most.bytes;
+const mostBytes = bounds.entry.most.bytes;
 
 /** The same store, whose reads hold what the inventory knows. */
 export function withKnownEntries(store: Store, { artefacts }: Resolved): Store {

@@ -1,6 +1,7 @@
 // The CA that a worker holds, and the one that the cluster offers in its place: which of those that are held has expired or
 // ends soon, what may follow it, and what the files hold then. A worker cannot verify a CA by anything that it holds: it
 // takes one only with the name and the key that it trusts already, signed by that key. Pure: the time is an argument.
+import { bounds } from '../bounds.ts';
 import { errorText } from '../errors.ts';
 import { caThresholdMs } from '../pki/ca-due.ts';
 import { isSame, type Certificate, parseCertificates } from '../pki/certificate.ts';
@@ -26,8 +27,7 @@ export type OfferJudgement =
   | { readonly state: 'none' }
   | { readonly state: 'refused'; readonly reason: string };
 
-/** While a CA is replaced by another one, both are published. */
-const mostOffered = 10;
+const mostOffered = bounds.clusterInfo.most.CAs;
 
 /** Whether one of what is offered (PEM) may take the place of one of those that are held and end: each is judged by itself. */
 export function judgeOffer(offered: Uint8Array, held: readonly Certificate[], now: Date): OfferJudgement {

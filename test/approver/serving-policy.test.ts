@@ -1,7 +1,7 @@
-// What a policy for serving certificates asks before it believes what a kubelet serves now.
+// What a policy for serving certificates asks before it believes what a kubelet serves now, and whom it never asks.
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,41 +9,40 @@ import { createServer, type Server } from 'node:tls';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { ServingPolicy } from '../../lib/approver/serving-policy.ts';
 import type { ApproverOptions } from '../../lib/approver/settings.ts';
-import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
+import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
 import { kubeletSigners } from '../../lib/well-known.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { createRequest } from '../support/certificates/requests.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
-/** An API server, as far as it shows its certificate. */
-let server: Server;
-let directory: string;
-beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'serving-policy-'));
-  const ca = await createAuthority(directory, { commonName: 'ca' });
-  const leaf = await createLeaf(join(directory, 'leaf'), ca, {
-    commonName: 'served',
-    dnsNames: ['kubernetes.default.svc'],
-  });
-  server = createServer({ cert: readFileSync(leaf.cert), key: readFileSync(leaf.key) });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-});
-afterAll(async () => {
-  server.close();
-  await rm(directory, { recursive: true, force: true });
-});
-
 const built = new Date('2026-06-01T00:00:00Z');
 
-/** Asked for a name that only `served` could vouch for, by a clock that shows this. */
-async function judgedAt(now: Date, apiServer = `https://127.0.0.1:${(server.address() as AddressInfo).port}`) {
-  const node = { metadata: { name: 'node1' }, status: { addresses: [{ type: 'InternalIP', address: '192.0.2.1' }] } };
-  const answer = (path: string): unknown =>
-    path.includes('servicecidrs') ? { kind: 'ServiceCIDRList', metadata: { resourceVersion: '1' }, items: [] } : node;
-  const request = ({ path }: KubeRequest): Promise<unknown> => Promise.resolve(answer(path));
-  const connection = { server: apiServer, request } as unknown as KubeConnection;
+let root: string;
+/** Shows the names of an API server. */
+let apiServer: Server;
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'serving-policy-'));
+  const ca = await createAuthority(join(root, 'ca'), { commonName: 'ca' });
+  const leaf = await createLeaf(join(root, 'leaf'), ca, { commonName: 'kube-apiserver', dnsNames: ['kubernetes'] });
+  apiServer = createServer({ cert: readFileSync(leaf.cert), key: readFileSync(leaf.key) });
+  await once(apiServer.listen({ port: 0, host: '127.0.0.1' }), 'listening');
+});
+afterAll(async () => {
+  apiServer.close();
+  await rm(root, { recursive: true, force: true });
+});
+
+const serverUrl = (): string => `https://127.0.0.1:${(apiServer.address() as AddressInfo).port}`;
+
+/** Asked for an address that only `served` could vouch for, by a clock that shows this. */
+async function judgedAt(now: Date, address = '192.0.2.1', ofStatus = address, server = serverUrl()) {
+  const node = { metadata: { name: 'node1' }, status: { addresses: [{ type: 'InternalIP', address: ofStatus }] } };
+  const connection = {
+    server,
+    request: ({ path }: { path: string }) =>
+      Promise.resolve(path.endsWith('/node1') ? node : { metadata: { resourceVersion: '1' }, items: [] }),
+  } as unknown as KubeConnection;
   const options = {
     connection,
     addresses: [{ kind: 'served', caFile: '/nonexistent' }],
@@ -54,7 +53,7 @@ async function judgedAt(now: Date, apiServer = `https://127.0.0.1:${(server.addr
   } as unknown as ApproverOptions;
   const pem = await createRequest({
     subject: ['O=system:nodes', 'CN=system:node:node1'],
-    extensions: ['subjectAltName=IP:192.0.2.1'],
+    extensions: [`subjectAltName=IP:${address}`],
   });
   return new ServingPolicy(options).judge({
     metadata: { name: 'csr-1' },
@@ -78,6 +77,30 @@ it('asks the kubelet by a clock that can be right', async () => {
 });
 
 it('says so where no kubeconfig names the API server yet', async () => {
-  const unknown = judgedAt(new Date('2026-06-02T00:00:00Z'), 'unknown, by kubeconfig "/nowhere"');
+  const unknown = judgedAt(
+    new Date('2026-06-02T00:00:00Z'),
+    '192.0.2.1',
+    '192.0.2.1',
+    'unknown, by kubeconfig "/nowhere"',
+  );
   await expect(unknown).rejects.toMatchObject({ code: 'ProofFailed', message: expect.stringContaining('/nowhere') });
+});
+
+it.each([
+  ['127.0.0.1'],
+  ['127.9.9.9'],
+  ['::1'],
+  ['::ffff:127.0.0.1'],
+  ['127.0.0.1', '::ffff:7f00:1'],
+  ['::127.0.0.1'],
+  ['64:ff9b::7f00:1'],
+  ['169.254.169.254'],
+  ['::ffff:169.254.169.254'],
+  ['fe80::1'],
+  ['0.0.0.0'],
+  ['::'],
+])('asks nobody at %s, whatever a Node says of itself', async (address, ofStatus = address) => {
+  // Who is asked at all fails here: there is no CA file.
+  const verdict = await judgedAt(new Date('2026-06-02T00:00:00Z'), address, ofStatus);
+  expect(verdict).toMatchObject({ action: 'leave', reason: 'NameOfCluster' });
 });

@@ -281,7 +281,7 @@ describe('installManifests() with a syncer for each static pod', () => {
   });
 });
 
-describe('docs/api.md and docs/static-pods.md', () => {
+describe('docs/security.md and docs/static-pods.md', () => {
   const namespace = 'kube-cert-recovery';
   const inApi = artefacts.filter(({ location }) => !isFile(location));
   const resolved = resolve(
@@ -302,7 +302,7 @@ describe('docs/api.md and docs/static-pods.md', () => {
   });
 });
 
-describe('what docs/api.md says of a stolen token', () => {
+describe('what docs/security.md says of a stolen token', () => {
   const inventory = loadPreset('kubernetes').artefacts;
   const named = (is: (artefact: Artefact) => boolean): string[] =>
     inventory.flatMap((one) => (one.location.kind === 'secret' && is(one) ? [one.location.name] : []));
@@ -330,7 +330,7 @@ describe('what docs/api.md says of a stolen token', () => {
   );
   const masters = named((one) => one.kind === 'target' && one.organizations.includes('system:masters'));
   const tokenKeys = named(({ kind }) => kind === 'keyPair');
-  const rows = tables(section(page('docs/api.md'), 'What a stolen token can do'))[0] ?? [];
+  const rows = tables(section(page('docs/security.md'), 'What a stolen token can do'))[0] ?? [];
 
   it('names each account once', () => {
     const accounts = new Set(grants.map(({ account }) => account));

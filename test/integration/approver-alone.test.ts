@@ -170,7 +170,8 @@ describe('init approver', () => {
 
 async function leftInApi(): Promise<void> {
   const [label = ''] = Object.entries(ownLabel).map(([key, value]) => `${key}=${value}`);
-  const kinds = 'clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,secrets,configmaps,deployments';
+  const kinds =
+    'clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,secrets,configmaps,deployments,networkpolicies';
   expect(await controlPlane.kubectl('get', kinds, '--all-namespaces', '-l', label, '-o', 'name')).toBe('');
 }
 
@@ -216,7 +217,29 @@ describe('the Deployment', () => {
     expect(approvals()).toHaveLength(2);
   });
 
+  it('lets nobody but the node reach its pods, which have no right to change that', async () => {
+    const policy = (
+      await controlPlane.admin(`/apis/networking.k8s.io/v1/namespaces/${namespace}/networkpolicies/${name}`)
+    ).body as { spec: { podSelector: { matchLabels: object }; policyTypes: string[]; ingress?: unknown } };
+    const { body } = await controlPlane.admin(`/apis/apps/v1/namespaces/${namespace}/deployments/${name}`);
+    const { template } = (body as { spec: { template: { metadata: { labels: object } } } }).spec;
+    expect(template.metadata.labels).toMatchObject(policy.spec.podSelector.matchLabels);
+    expect(policy.spec.policyTypes).toEqual(['Ingress']);
+    expect(policy.spec.ingress).toBeUndefined();
+    const own = [`--namespace=${namespace}`, `--as=system:serviceaccount:${namespace}:${name}`];
+    for (const verb of ['get', 'delete'])
+      await expect(controlPlane.kubectl(verb, 'networkpolicy', name, ...own), verb).rejects.toThrow('forbidden');
+  });
+
+  it('leaves nothing after uninstall', async () => {
+    const where = [`--out=${join(root, 'out')}`, `--kubeconfig=${controlPlane.recoveryKubeconfig}`];
+    const removed = await typed('uninstall', '--part=approver', ...where);
+    expect(removed).toContain(`Removed NetworkPolicy "${namespace}/${name}"`);
+    await leftInApi();
+  });
+
   it('leaves nothing when it is deleted', async () => {
+    await controlPlane.kubectl('apply', '-f', 'manifests/approver/deployment.yaml');
     await controlPlane.kubectl('delete', '-f', 'manifests/approver/deployment.yaml');
     await leftInApi();
   });

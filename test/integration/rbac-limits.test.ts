@@ -1,4 +1,4 @@
-// What a stolen token of ours can do: what docs/api.md and docs/static-pods.md say, and nothing else. Asked in two ways:
+// What a stolen token of ours can do: what docs/security.md and docs/static-pods.md say, and nothing else. Asked in two ways:
 // the API server's own account of the rights of whoever asks, and real requests for everything that it has.
 import { Agent } from 'node:https';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -30,6 +30,14 @@ describe('presets', () => {
     ]);
   });
 
+  it.each(presetNames())('%s serves the name of recovery with a certificate that has no other', (name) => {
+    const served = loadPreset(name).artefacts.filter((one) => one.kind === 'target' && one.usage === 'serving');
+    for (const one of served) {
+      const { hostnames = [] } = one as { hostnames?: readonly string[] };
+      if (hostnames.includes('localhost-recovery')) expect(hostnames).toEqual(['localhost-recovery']);
+    }
+  });
+
   it.each(presetNames())('%s loads and resolves', (name) => {
     const inventory = loadPreset(name);
     expect(inventory.name).toBe(name);

@@ -85,3 +85,15 @@ it.each([
   server = refusing;
   await expect(firstEvent()).rejects.toMatchObject({ code });
 });
+
+it('a refusal of a watch that has no end is not read to it', async () => {
+  const refusing = createSecureServer(tls);
+  refusing.on('session', (session) => sockets.push(session));
+  refusing.on('stream', (stream: ServerHttp2Stream) => {
+    stream.on('error', () => undefined);
+    stream.respond({ ':status': 503, 'content-type': 'application/json' });
+    stream.write('x'.repeat(70_000));
+  });
+  server = refusing;
+  await expect(firstEvent()).rejects.toMatchObject({ code: 'KubeUnavailable' });
+});

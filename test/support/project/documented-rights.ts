@@ -1,4 +1,4 @@
-// What docs/api.md and docs/static-pods.md say of the rights of each account, as grants: the list of exceptions that tests
+// What docs/security.md and docs/static-pods.md say of the rights of each account, as grants: the list of exceptions that tests
 // hold the API server to is the one that administrators read.
 import { type Account, accountName, defaultNamespace as ownNamespace } from '../../../lib/install/accounts.ts';
 import type { Artefact } from '../../../lib/inventory/model.ts';
@@ -22,13 +22,13 @@ const groups: Readonly<Record<string, string>> = {
 
 function groupOf(resource: string): string {
   const group = groups[resource.replace(/\/.*/, '')];
-  if (group === undefined) throw new Error(`docs/api.md: of which group is "${resource}"?`);
+  if (group === undefined) throw new Error(`docs/security.md: of which group is "${resource}"?`);
   return group;
 }
 
 /** Besides the objects of the inventory: `resource` or `resource` `name`, and `in` a namespace. */
 function exceptions(account: Account): Right[] {
-  const [, ofProcesses = [], ofPods = []] = tables(section(page('docs/api.md'), 'Credentials and RBAC'));
+  const [ofProcesses = [], ofPods = []] = tables(section(page('docs/security.md'), 'Rights of each account'));
   return [...ofProcesses, ...ofPods].flatMap(([who = '', may = '', of = '']) => {
     if (firstCode(who) !== account) return [];
     const [what = '', where = ''] = of.split(' in ', 2);

@@ -1,0 +1,126 @@
+// Who may write what this program reads, and how much of it is read: whoever writes it must not decide how much memory or time
+// that takes. What is more is refused or left out, by name. docs/security.md has the same rows.
+
+interface Bound {
+  /** What is read. */
+  readonly what: string;
+  readonly writers: string;
+  readonly most: Readonly<Record<string, number>>;
+}
+
+const kibi = 1024;
+const mebi = 1024 * kibi;
+
+export const bounds = {
+  request: {
+    what: 'CertificateSigningRequests',
+    writers: 'who may create them',
+    // A kubelet's has about 2500, labels and field owners included; with an RSA key of 16 384 bits it would have 10 000. It asks for
+    // the names and addresses of one machine. Remembered are some 500 bytes of each: a flood of ten minutes.
+    most: { characters: 65_536, names: 100, remembered: 20_000 },
+  },
+  addresses: {
+    what: 'addresses in the status of a Node or a Machine',
+    writers: 'its kubelet; who may update Nodes, Machines',
+    // A machine has a few, and an address or two of each family. A kubelet writes as many as it likes.
+    most: { addresses: 100, asked: 4 },
+  },
+  presented: {
+    what: 'the chain that a TLS server presents',
+    writers: 'who listens at the address',
+    // A server may send its certificates in a circle.
+    most: { certificates: 10 },
+  },
+  chain: {
+    what: 'certificates of others that are verified',
+    writers: 'who shows, serves or stores them',
+    // As many as Go checks for one answer: CAs of one name multiply the ways to try.
+    most: { signatures: 100 },
+  },
+  record: {
+    what: 'the ConfigMap `issued-certificates`',
+    writers: 'approvers; who may update ConfigMaps beside it',
+    // What an object of the API may hold is 1 MiB, and the names stand in it twice (metadata.managedFields).
+    most: { characters: 700_000 },
+  },
+  clusterInfo: {
+    what: 'the ConfigMap `kube-public/cluster-info`',
+    writers: 'who may update it; `regen` of hosts',
+    // A CA certificate has one or two kilobytes, kubeadm's kubeconfig three. While a CA is replaced by another one, both are published.
+    most: { characters: 65_536, CAs: 10 },
+  },
+  publicAnswer: {
+    what: 'an answer to a worker without a credential',
+    writers: 'who has the key of the CA',
+    most: { bytes: mebi },
+  },
+  answer: {
+    what: 'any other answer of the API server',
+    writers: 'who may write the object, or is the server',
+    // etcd takes no object above 1.5 MiB (etcd server/embed/config.go, DefaultMaxRequestBytes), and JSON writes one byte as six at
+    // most (`\u003c`): any single object fits. More than one may not, see list.ts.
+    most: { bytes: 10 * mebi },
+  },
+  refusal: {
+    what: 'what the API server answers instead of a watch',
+    writers: 'who is the server, or a proxy before it',
+    most: { characters: 65_536 },
+  },
+  entry: {
+    what: 'an entry that the inventory knows, of a Secret or ConfigMap',
+    writers: 'who may update the object',
+    // A bundle of three hundred CAs has less.
+    most: { bytes: 512 * kibi },
+  },
+  otherEntry: {
+    what: 'an entry that it does not know',
+    writers: 'who may update the object',
+    // As much as matters to nobody.
+    most: { bytes: 64 * kibi },
+  },
+  published: {
+    what: 'an object that the syncer writes to disk',
+    writers: 'who may update the object',
+    // Components read a few, and the API takes a hundred thousand, each of which would be a file.
+    most: { keys: 500 },
+  },
+  file: {
+    what: 'a file of the machine',
+    writers: 'root; who owns its directory',
+    // Certificates, keys, kubeconfigs and manifests are kilobytes.
+    most: { bytes: 4 * mebi },
+  },
+  yaml: {
+    what: 'a kubeconfig, a manifest, a configuration',
+    writers: 'who may write the file or the object',
+    // Of what can begin a value: a kubeconfig or a manifest has hundreds. Each is an object of the package, with its text.
+    most: { values: 40_000, levels: 500 },
+  },
+  command: {
+    what: 'what a `command` of `regen.sources` prints',
+    writers: 'that program, which runs as root',
+    most: { bytes: mebi },
+  },
+  offer: {
+    what: 'a pair that a source of `regen.sources` offers',
+    writers: 'who may write the source',
+    // Go's crypto/tls takes a handshake message of 64 KiB at most, and refuses a longer chain.
+    most: { certificates: 10 },
+  },
+  etcd: {
+    what: 'an answer of etcd',
+    writers: 'who is the member at the address',
+    // An answer is some 30 bytes, of the list some 300 for each member.
+    most: { characters: 65_536 },
+  },
+  readiness: {
+    what: 'what a container of ours answers to `init adopt`',
+    writers: 'who listens at its port on this machine',
+    most: { characters: 10_000 },
+  },
+  health: {
+    what: 'requests at the health port',
+    writers: 'who reaches it',
+    most: { connections: 64 },
+  },
+} as const satisfies Readonly<Record<string, Bound>>;
