@@ -46,13 +46,17 @@ export function processIds(procDir = '/proc'): readonly number[] {
   }
 }
 
+/** Of a command line and of an environment, of which any user may make 2 MiB: a component's have some kilobytes. */
+const mostCharacters = 131_072;
+
 /** The command line; one empty word where there is none. */
 export function argvOf(pid: number, procDir = '/proc'): readonly string[] {
-  return (procText(`${procDir}/${pid}/cmdline`) ?? '').replace(/\0$/, '').split('\0');
+  const text = (procText(`${procDir}/${pid}/cmdline`) ?? '').slice(0, mostCharacters);
+  return text.replace(/\0$/, '').split('\0');
 }
 
 function environOf(pid: number): ReadonlyMap<string, string> {
-  const lines = (procText(`/proc/${pid}/environ`) ?? '').split('\0');
+  const lines = (procText(`/proc/${pid}/environ`) ?? '').slice(0, mostCharacters).split('\0');
   return new Map(lines.map((line) => [line.replace(/=.*$/s, ''), line.replace(/^[^=]*=/, '')]));
 }
 

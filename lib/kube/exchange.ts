@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Client } from 'undici';
 import type { Clock } from '../clock.ts';
 import { parseAnswer } from './answer.ts';
-import { type Attempt, networkError, statusError, unavailable } from './api-error.ts';
+import { type Attempt, networkError, statusError, unavailable, longestRefusal } from './api-error.ts';
 import type { KubeRequest, WatchEvent } from './kube.ts';
 import { heardOn, isUnsent, type ConnectionPool } from './pool.ts';
 
@@ -140,8 +140,6 @@ function untilSent(client: Client, signal: AbortSignal): AbortSignal {
   else signal.addEventListener('abort', abort, { once: true });
   return stop.signal;
 }
-
-const longestRefusal = 65_536;
 
 /**
  * The events of one watch, one JSON object on each line, until the server ends it or `signal` aborts (returns), or it

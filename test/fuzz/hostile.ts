@@ -226,14 +226,18 @@ function changedValue(value: Json, growing: Growing): Json {
   }
 }
 
-/** Each with another number in its first text, where it has one. */
+/** Each with another number in its name, where it has one. */
 function manyOf(item: Json, size: number): readonly Json[] {
-  const text = JSON.stringify(item);
-  const count = Math.max(1, Math.ceil(size / (text.length + 7)));
-  return Array.from(
-    { length: count },
-    (_, at) => JSON.parse(text.replace(/(?<=[a-z])(?="[,}])|(?<=^"[^"]*)(?="$)/, `${at}`)) as Json,
-  );
+  const count = Math.max(1, Math.ceil(size / (JSON.stringify(item).length + 7)));
+  return Array.from({ length: count }, (_, at) => numberedItem(item, at));
+}
+
+function numberedItem(item: Json, at: number): Json {
+  if (typeof item === 'string') return `${item}${at}`;
+  if (typeof item !== 'object' || item === null || Array.isArray(item)) return item;
+  const { name, metadata } = item as { readonly name?: Json; readonly metadata?: Json };
+  if (typeof name === 'string') return { ...item, name: `${name}${at}` };
+  return metadata === undefined ? item : { ...item, metadata: numberedItem(metadata, at) };
 }
 
 /** Of a PEM text: its text, or the DER in one of its blocks. */

@@ -8,7 +8,7 @@ import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
 import { parseRecorded, withIssued } from '../../lib/approver/issued-certificates.ts';
 import { signsOfLife } from '../../lib/approver/node-facts.ts';
 import { judgeShown } from '../../lib/approver/possession.ts';
-import type { Recorded } from '../../lib/approver/record-object.ts';
+import { RecordObject, recordedEntry } from '../../lib/approver/record-object.ts';
 import { runApprover } from '../../lib/approver/run.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import { bootstrapRequester, expiredCertificateAnnotation, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
@@ -51,6 +51,8 @@ import {
 const mib = 1 << 20;
 /** Of one object: etcd takes 1.5 MiB of a request. */
 const largestObject = 1.5 * mib;
+/** What judgeSize lets through. */
+const largestRequest = 65_536;
 const now = new Date('2026-06-01T00:00:00Z');
 const { signal } = new AbortController();
 const csrs = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
@@ -148,7 +150,7 @@ async function readRequest(body: Buffer): Promise<unknown> {
 }
 
 function readAnnotation(body: Buffer): unknown {
-  const shown = (JSON.parse(body.toString('utf8')) as Record<string, unknown>)[expiredCertificateAnnotation];
+  const shown = (JSON.parse(body.toString('utf8')) as Record<string, unknown> | null)?.[expiredCertificateAnnotation];
   // The API server keeps other values than text out.
   return judgeShown({ shown: typeof shown === 'string' ? shown : undefined, content: shownContent, authorities, now });
 }
@@ -243,15 +245,12 @@ const records = {
   data: { panda: `2026-02-01T00:00:00.000Z ${'a'.repeat(64)}`, tiger: 'x' },
 };
 
-function readRecords(body: Buffer): unknown {
-  const { data } = answered<{ readonly data?: Recorded }>('/api/v1/namespaces/n/configmaps/b', body);
-  const entries = data ?? {};
+async function readRecords(body: Buffer): Promise<unknown> {
+  const connection = connectionWith(() => answered('/api/v1/namespaces/n/configmaps/b', body));
+  const entries = await new RecordObject('b', 'it', { connection, namespace: 'n', signal }).read();
+  const recorded = recordedEntry(entries, 'panda') ?? '';
   const issued = [{ node: 'panda', notAfter: now, key: 'b'.repeat(64) }];
-  return [
-    parseRecorded(entries['panda'] ?? ''),
-    parseFirstApproval(entries['panda'] ?? ''),
-    withIssued(entries, issued),
-  ];
+  return [parseRecorded(recorded), parseFirstApproval(recorded), withIssued(entries, issued)];
 }
 
 const node = {
@@ -310,14 +309,14 @@ export const readersOfApi: readonly FuzzedReader[] = [
     name: 'request, PEM',
     form: 'pem',
     seeds: [clientRequestPem, servingRequestPem, oddRequestPem],
-    largest: mib,
+    largest: largestRequest,
     read: (pem) => parseCertificateRequest(pem, 'it'),
   },
   {
     name: 'annotation of possession',
     form: 'json',
     seeds: [json({ [expiredCertificateAnnotation]: clientPem })],
-    largest: 262_144,
+    largest: largestRequest,
     read: readAnnotation,
   },
   {
@@ -423,11 +422,10 @@ export const readersOfApi: readonly FuzzedReader[] = [
         details: { name: 'x', causes: [{ reason: 'FieldValueInvalid', field: 'spec.x', message: 'y' }] },
       }),
     ],
-    largest: 10 * mib,
+    largest: 2 * mib,
     read: (body) => {
-      const refused = [200, 403, 422, 503].map((status) =>
-        statusError({ verb: 'get', object: 'it', server: 'https://x' }, status, body.toString('utf8'), '5'),
-      );
+      const attempt = { verb: 'get', object: 'it', server: 'https://x' };
+      const refused = [403, 422].map((status) => statusError(attempt, status, body.toString('utf8'), '5'));
       return [refused.map(({ message }) => message), answered('/api/v1/nodes/panda', body)];
     },
   },

@@ -213,6 +213,7 @@ export const readersOfDisk: readonly FuzzedReader[] = [
   },
   {
     name: 'configuration',
+    isOurs: true,
     form: 'yaml',
     seeds: [configurationYaml],
     largest: largestFile,
@@ -220,6 +221,7 @@ export const readersOfDisk: readonly FuzzedReader[] = [
   },
   {
     name: 'configuration of a tool',
+    isOurs: true,
     form: 'yaml',
     seeds: [configurationYaml],
     largest: largestFile,
@@ -227,10 +229,11 @@ export const readersOfDisk: readonly FuzzedReader[] = [
   },
   {
     name: 'addresses by node',
+    isOurs: true,
     form: 'yaml',
     seeds: ['panda: [192.0.2.11, panda]\ntiger: [192.0.2.12]\n'],
     largest: largestFile,
-    read: (bytes) => checkNodeAddresses(parseYaml(yamlText(bytes))),
+    read: (bytes) => checkNodeAddresses(parseYaml(yamlText(bytes), 'ours')),
   },
   {
     name: 'process',
@@ -341,6 +344,7 @@ export const readersOfDisk: readonly FuzzedReader[] = [
   },
   {
     name: 'record of an adoption',
+    isOurs: true,
     form: 'json',
     seeds: [adoption],
     largest: largestFile,
