@@ -19,3 +19,10 @@ export const bareHost = ({ hostname }: Pick<URL, 'hostname'>): string => hostnam
 /** `host`: a name or an address without brackets. */
 export const isLoopbackHost = (host: string): boolean =>
   host === 'localhost' || host === '::1' || host.startsWith('127.');
+
+/** By a loop: `/\/+$/` tries each slash of a path that ends in another character. The first one stays where `least` is 1. */
+export function withoutSlashesAtEnd(path: string, least = 0): string {
+  let length = path.length;
+  while (length > least && path[length - 1] === '/') length -= 1;
+  return path.slice(0, length);
+}

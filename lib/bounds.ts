@@ -91,10 +91,17 @@ export const bounds = {
     most: { bytes: 4 * mebi },
   },
   yaml: {
-    what: 'a kubeconfig, a manifest, a configuration',
+    what: 'a kubeconfig, a manifest',
     writers: 'who may write the file or the object',
-    // Of what can begin a value: a kubeconfig or a manifest has hundreds. Each is an object of the package, with its text.
-    most: { values: 40_000, levels: 500 },
+    // To parse takes some ten microseconds for each sign that may begin a value: in the largest it is 50 ms. A manifest has
+    // hundreds, a kubeconfig of many clusters a thousand; an object of the API holds 1 MiB.
+    most: { values: 3000, characters: mebi, levels: 500 },
+  },
+  configuration: {
+    what: 'the configuration',
+    writers: 'root',
+    // An inventory of hundreds of entries, addresses of thousands of nodes.
+    most: { values: 60_000, characters: 4 * mebi },
   },
   command: {
     what: 'what a `command` of `regen.sources` prints',

@@ -39,10 +39,16 @@ export function problemText({ source, line, path, message }: Problem): string {
   return [where, path, message].filter((part) => part !== '').join(': ');
 }
 
-/** One error that lists all problems, in the order of the file. */
+/** More is a file of another kind: its problems say nothing, and fill a log. */
+const mostShown = 50;
+const longestShown = 1000;
+const shortened = (text: string): string => (text.length > longestShown ? `${text.slice(0, longestShown)}...` : text);
+
+/** One error that lists the problems, in the order of the file. */
 export function problemsError(code: ErrorCode, headline: string, problems: readonly Problem[]): RecoveryError {
   const count = problems.length === 1 ? '1 problem' : `${problems.length} problems`;
-  const lines = problems.map((problem) => `  ${problemText(problem)}`);
+  const lines = problems.slice(0, mostShown).map((problem) => `  ${shortened(problemText(problem))}`);
+  if (problems.length > mostShown) lines.push(`  and ${problems.length - mostShown} more`);
   return new RecoveryError(code, `${headline}: ${count}\n${lines.join('\n')}`, {
     details: { problems: problems.length, usage: problems.some(({ path }) => path.startsWith('--')) },
   });
@@ -64,8 +70,12 @@ function distance(a: string, b: string): number {
   return previous[b.length] ?? 0;
 }
 
+/** Of what can be compared with each that is known. */
+const longestName = 100;
+
 /** The known name that `name` most likely means, undefined when none is near. */
 export function nearest(name: string, known: Iterable<string>): string | undefined {
+  if (name.length > longestName) return undefined;
   let best: { readonly name: string; readonly distance: number } | undefined;
   for (const candidate of known) {
     const far = distance(name.toLowerCase(), candidate.toLowerCase());

@@ -46,27 +46,45 @@ export function isYamlText(bytes: Uint8Array): boolean {
 
 const byteOrderMark = (buffer: Buffer): number => (buffer.length >= 2 ? buffer.readUInt16BE(0) : 0);
 
-const { values: mostValues, levels: deepest } = bounds.yaml.most;
+/** Whose text it is: that of a kubeconfig, a manifest or an object, or the configuration. */
+const mostOf = { others: bounds.yaml.most, ours: bounds.configuration.most } as const;
+type Whose = keyof typeof mostOf;
+const deepest = bounds.yaml.most.levels;
 
-/** Why a text is not parsed: who wrote it decides how much memory that takes. */
-function excessOf(text: string): string | undefined {
-  let values = 0;
+/** What each character counts: quotes come in pairs, colons and dashes stand before a blank. */
+const weights = new Uint8Array(128);
+for (const char of '\n\r,[]{}') weights[char.charCodeAt(0)] = 2;
+for (const char of `"'&*!%?|>:-`) weights[char.charCodeAt(0)] = 1;
+const [open, close] = ['[{', ']}'].map((pair) => new Set([...pair].map((char) => char.charCodeAt(0))));
+
+/** Why a text is not parsed. */
+function excessOf(text: string, whose: Whose): string | undefined {
+  const { values, characters } = mostOf[whose];
+  if (text.length > characters) return `more than ${characters} characters`;
+  let weight = 0;
   let depth = 0;
+  /** Of a line: what stands further in is in what stands before it, and so is what follows a dash. */
+  let begins = 0;
   for (let at = 0; at < text.length; at += 1) {
-    const char = text.charAt(at);
-    if (!'\n,[]{}'.includes(char)) continue;
-    values += 1;
-    if (char === '[' || char === '{') depth += 1;
-    if (char === ']' || char === '}') depth = Math.max(depth - 1, 0);
-    if (values > mostValues) return `more than ${mostValues} values`;
-    if (depth > deepest) return `values in more than ${deepest} others`;
+    const code = text.charCodeAt(at);
+    const isBegin = begins >= 0 && (code === 32 || code === 45 || code === 63 || code === 58); // ` -?:`
+    if (isBegin) begins += 1;
+    else begins = code === 10 ? 0 : -1;
+    const isWord = (code === 45 || code === 58) && text.charCodeAt(at + 1) > 32;
+    const counts = code < 128 && !isWord ? (weights[code] ?? 0) : 0;
+    if (counts === 0 && begins < deepest) continue;
+    weight += counts;
+    if (open?.has(code) === true) depth += 1;
+    if (close?.has(code) === true) depth = Math.max(depth - 1, 0);
+    if (weight > 2 * values) return `more than ${values} values`;
+    if (depth > deepest || begins > deepest) return `values in more than ${deepest} others`;
   }
   return undefined;
 }
 
-function parse(text: string) {
+function parse(text: string, whose: Whose) {
   const lines = new LineCounter();
-  const excess = excessOf(text);
+  const excess = excessOf(text, whose);
   const doc = parseDocument(excess === undefined ? text : '', {
     lineCounter: lines,
     prettyErrors: false,
@@ -118,8 +136,8 @@ function lineAt({ doc, lines }: ReturnType<typeof parse>, path: readonly Propert
 }
 
 /** Reads a file of ours: everything that is wrong with it as YAML, and the line of every value. */
-export function readYaml(text: string): YamlFile {
-  const parsed = parse(text);
+export function readYaml(text: string, whose: Whose = 'ours'): YamlFile {
+  const parsed = parse(text, whose);
   const problems = parsed.doc.errors.map((err: YAMLError) => ({
     line: parsed.lines.linePos(err.pos[0]).line,
     message: err.message,
@@ -136,8 +154,8 @@ export const isMapping = (value: unknown): value is Mapping =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** The value of a YAML or JSON text. Throws MaterialInvalid, without a word of the text. */
-export function parseYaml(text: string): unknown {
-  const { doc, lines, excess } = parse(text);
+export function parseYaml(text: string, whose: Whose = 'others'): unknown {
+  const { doc, lines, excess } = parse(text, whose);
   if (excess !== undefined) throw new RecoveryError('MaterialInvalid', `Cannot parse YAML: it has ${excess}`);
   const [first] = doc.errors;
   if (first !== undefined) {
@@ -165,7 +183,7 @@ export function yamlMapping(text: string): Mapping | undefined {
  */
 export function componentMapping(text: string): Mapping | undefined {
   const strict = yamlMapping(text);
-  if (strict !== undefined || excessOf(text) !== undefined) return strict;
+  if (strict !== undefined || excessOf(text, 'others') !== undefined) return strict;
   const documents = [...parseAllDocuments(text, { prettyErrors: false, uniqueKeys: false })];
   if (documents.some(({ errors }) => errors.length > 0)) return undefined;
   const values = documents.map((doc) => valueOf(doc).value).filter((value) => value !== null);
@@ -200,7 +218,7 @@ interface YamlEdit {
 /** Throws what parseYaml throws. */
 export function editYaml(text: string): YamlEdit {
   const value = parseYaml(text);
-  let { doc } = parse(text) as { doc: Document };
+  let { doc } = parse(text, 'others') as { doc: Document };
   // An anchor is the same value in several places: one of them could not be changed alone.
   let shared = false;
   visit(doc, { Alias: () => ((shared = true), visit.BREAK) });

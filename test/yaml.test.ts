@@ -30,20 +30,30 @@ describe('parseYaml()', () => {
 
 describe('parseYaml() of a text that was made to be large', () => {
   it.each([
-    ['a list', '- a\n'.repeat(250_000), 'more than 40000 values'],
-    ['a list in brackets', `[${'1,'.repeat(500_000)}1]`, 'more than 40000 values'],
+    ['a list', '- a\n'.repeat(250_000), 'more than 3000 values'],
+    ['a list in brackets', `[${'1,'.repeat(500_000)}1]`, 'more than 3000 values'],
+    ['a long text', 'x'.repeat(2_000_000), 'more than 1048576 characters'],
+    ['dashes behind a key', `k: ${'- '.repeat(50_000)}`, 'more than 3000 values'],
+    ['lists in lists on a line', '- '.repeat(50_000), 'values in more than 500 others'],
+    [
+      'mappings in mappings',
+      Array.from({ length: 900 }, (_, at) => `${' '.repeat(at)}a:`).join('\n'),
+      'values in more than 500 others',
+    ],
+    ['texts beside texts', '"a" '.repeat(50_000), 'more than 3000 values'],
     ['lists in lists', `${'['.repeat(500_000)}${']'.repeat(500_000)}`, 'values in more than 500 others'],
   ])('refuses %s before it is parsed', (_title, text, problem) => {
     expect(() => parseYaml(text)).toThrow(`Cannot parse YAML: it has ${problem}`);
-    expect(readYaml(text)).toMatchObject({ value: undefined, problems: [{ line: 1, message: `It has ${problem}` }] });
+    const problems = [{ line: 1, message: `It has ${problem}` }];
+    expect(readYaml(text, 'others')).toMatchObject({ value: undefined, problems });
     expect(componentMapping(text)).toBeUndefined();
   });
 
   it('reads one long text, and many keys', () => {
-    expect(parseYaml(`a: ${'x'.repeat(4_000_000)}\n`)).toMatchObject({ a: expect.stringMatching(/^x{9}/) as string });
+    expect(parseYaml(`a: ${'x'.repeat(1_000_000)}\n`)).toMatchObject({ a: expect.stringMatching(/^x{9}/) as string });
     const keys = Array.from({ length: 30_000 }, (_, at) => `k${at}: 1\n`).join('');
-    expect(Object.keys(parseYaml(keys) as object)).toHaveLength(30_000);
-    expect(() => parseYaml(`${keys}k7: 1\n`)).toThrow('DUPLICATE_KEY at line 30001');
+    expect(Object.keys(parseYaml(keys, 'ours') as object)).toHaveLength(30_000);
+    expect(() => parseYaml(`${keys}k7: 1\n`, 'ours')).toThrow('DUPLICATE_KEY at line 30001');
   });
 });
 

@@ -110,7 +110,7 @@ export class AddressFile implements AddressSource {
       const { dev, ino, size, mtimeNs, ctimeNs } = await stat(this.#path, { bigint: true });
       const version = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
       if (this.#read?.version === version) return this.#read.nodes;
-      const checked = checkNodeAddresses(parseYaml(yamlText(await readRegularFile(realDisk, this.#path))));
+      const checked = checkNodeAddresses(parseYaml(yamlText(await readRegularFile(realDisk, this.#path)), 'ours'));
       if ('problems' in checked) {
         const [first] = checked.problems;
         throw new RecoveryError('MaterialInvalid', `${first?.path ?? ''} ${first?.message ?? ''}`.trim());

@@ -64,4 +64,5 @@ export class RecordObject {
   }
 }
 
-const entriesOf = ({ data }: Pick<ConfigMap, 'data'>): Recorded => data ?? {};
+const entriesOf = ({ data }: Pick<ConfigMap, 'data'>): Recorded =>
+  Object.fromEntries(Object.entries(data ?? {}).filter(([, text]) => typeof text === 'string'));

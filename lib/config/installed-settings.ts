@@ -16,7 +16,7 @@ export function installedSettings(
   { flags, file }: Pick<ConfigInput, 'flags' | 'file'>, // found sound before
   environment: Environment,
 ): Readonly<Record<string, unknown>> {
-  const settings = file === undefined ? {} : (parseYaml(file.text) as Readonly<Record<string, unknown>>);
+  const settings = file === undefined ? {} : (parseYaml(file.text, 'ours') as Readonly<Record<string, unknown>>);
   const kept = Object.entries(settings).filter(([key]) => !notOfTheCluster.has(key));
   const typed = flagRows
     .filter(({ isOfCluster = false }) => isOfCluster)

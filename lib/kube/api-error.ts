@@ -1,5 +1,6 @@
 // The one place where answers of the API server and failures of the network become our errors. A message names the
 // verb, the object and the state; bodies and headers are dropped, because a body may hold what a request carried.
+import { bounds } from '../bounds.ts';
 import { isIP } from 'node:net';
 import { RecoveryError, systemCode } from '../errors.ts';
 import type { ErrorCode, ErrorDetails } from '../errors.ts';
@@ -20,11 +21,13 @@ export const unanswered = ['KubeUnavailable', 'KubeWrongAnswer', 'KubeUnauthoriz
 interface Status {
   readonly reason?: unknown;
   readonly message?: unknown;
-  readonly details?: { readonly causes?: readonly { readonly field?: unknown; readonly reason?: unknown }[] };
+  readonly details?: { readonly causes?: unknown } | null;
 }
 
 function parseStatus(body: string): Status {
   try {
+    // A Status has a kilobyte or two; what is longer says no more than its code.
+    if (body.length > bounds.refusal.most.characters) return {};
     const value: unknown = JSON.parse(body);
     return typeof value === 'object' && value !== null ? value : {};
   } catch {
@@ -42,16 +45,21 @@ const codes: Readonly<Record<number, ErrorCode>> = {
   422: 'KubeRejected',
 };
 
+/** Of a line of the log. */
+const longestDetail = 1000;
+
 /** The parts of a Status that are safe to show: names of fields, etcd's state. Never its free text. */
 function safeDetail(code: ErrorCode, status: Status): string {
   const message = typeof status.message === 'string' ? status.message : '';
   const etcd = /etcdserver: [a-z ]+/.exec(message)?.[0];
   if (etcd !== undefined) return `, ${etcd.trim()}`;
-  const causes = (status.details?.causes ?? []).map(({ field, reason }) =>
-    [field, reason].filter((part) => typeof part === 'string').join(': '),
-  );
+  const given: unknown = status.details?.causes;
+  const causes = (Array.isArray(given) ? (given as readonly unknown[]) : []).map((cause) => {
+    const { field, reason } = (cause ?? {}) as { readonly field?: unknown; readonly reason?: unknown };
+    return [field, reason].filter((part) => typeof part === 'string').join(': ');
+  });
   const fields = [...new Set(causes)].filter((text) => text !== '');
-  return code === 'KubeRejected' && fields.length > 0 ? `, ${fields.join('; ')}` : '';
+  return code === 'KubeRejected' && fields.length > 0 ? `, ${fields.join('; ').slice(0, longestDetail)}` : '';
 }
 
 const reasonText = (status: Status): string =>

@@ -6,6 +6,7 @@ import { describeRequest } from './answer.ts';
 import { wrongAnswer } from './api-error.ts';
 import type { KubeConnection, KubeRequest } from './kube.ts';
 import { withQuery } from './resources.ts';
+import { isMapping } from '../yaml.ts';
 
 export interface Pages<T, K> {
   /** Objects in one answer, at most. */
@@ -76,9 +77,9 @@ async function listOnce<T, K>({
     const { resourceVersion, continue: next = '' } = page.metadata ?? {};
     // An empty list without content has null (k8s.io/apiserver, asPartialObjectMetadataList).
     const items = form === 'metadata' && page.items === null ? [] : page.items;
-    if (resourceVersion === undefined || !Array.isArray(items)) {
+    if (resourceVersion === undefined || !Array.isArray(items) || !items.every(isMapping)) {
       const attempt = { ...describeRequest('GET', path), verb: 'list', server: connection.server };
-      throw wrongAnswer(attempt, 'it is no list');
+      throw wrongAnswer(attempt, 'it is no list of objects');
     }
     for (const object of items as readonly T[]) {
       const kept = keep(object);

@@ -6,6 +6,7 @@ import { isIP } from 'node:net';
 import { dirname, resolve } from 'node:path';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
+import { withoutSlashesAtEnd } from '../address.ts';
 import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import { problemsError, valueText, type Problem } from '../problems.ts';
 import { parseYaml, yamlText, isMapping } from '../yaml.ts';
@@ -114,7 +115,7 @@ class Reading {
 }
 
 function certificates(pem: Buffer): X509Certificate[] {
-  const blocks = pem.toString('latin1').match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
+  const blocks = pem.toString('latin1').match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? [];
   return blocks.map((block) => new X509Certificate(block));
 }
 
@@ -125,7 +126,7 @@ function serverAddress(reading: Reading, cluster: KubeconfigFields): string | un
   if (url?.protocol !== 'https:' || url.username !== '' || url.password !== '' || url.search !== '') {
     return reading.problem('cluster.server', 'must be an address like "https://10.0.0.1:6443"');
   }
-  return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
+  return `${url.origin}${withoutSlashesAtEnd(url.pathname)}`;
 }
 
 async function authority(reading: Reading, cluster: KubeconfigFields): Promise<Buffer | undefined> {

@@ -110,10 +110,11 @@ function readView(file: string, bytes: Uint8Array, known: KnownServers): Kubecon
   };
 }
 
-const whole = (text: string, field: string): readonly string[] =>
-  [...text.matchAll(new RegExp(`\\b${field}["']?[ \\t]*:[ \\t]*["']?([^\\s"',}]+)["']?[ \\t]*[\\n,}]`, 'g'))].flatMap(
-    ([, value]) => value ?? [],
-  );
+/** Values of a field in a text that may be no YAML. Linear: a field begins a word. */
+function whole(text: string, field: string): readonly string[] {
+  const values = new RegExp(`(?<![^\\s"',{])${field}["']?[ \\t]*:[ \\t]*["']?([^\\s"',}]+)["']?[ \\t]*[\\n,}]`, 'g');
+  return [...text.matchAll(values)].flatMap(([, value]) => value ?? []);
+}
 
 /** Where no context can be read any more: it names a server, none of this machine's, and knows it by a CA of others. */
 export function isTornOfOthers(text: string, known: KnownServers): boolean {

@@ -9,7 +9,7 @@ import { errorText } from '../errors.ts';
 import { type CertificateFields, readCertificateFields } from './certificate-fields.ts';
 import { usageOids } from './extensions.ts';
 import { certifiedAlgorithmOf, type KeyAlgorithm } from './key.ts';
-import { readPem, unlessInvalid, unreadable } from './pem.ts';
+import { mostBlocks, readPem, unlessInvalid, unreadable } from './pem.ts';
 import { Recent } from './recent.ts';
 
 /**
@@ -172,7 +172,7 @@ const wholeBlock = /^-----BEGIN CERTIFICATE-----$[^-]+^-----END CERTIFICATE-----
  */
 export function wholeCertificates(pem: Uint8Array): Certificate[] {
   const text = Buffer.from(pem).toString('latin1').replaceAll('\r', '');
-  return [...text.matchAll(wholeBlock)].flatMap(
-    ([block]) => unlessInvalid(() => parseCertificates(Buffer.from(block), 'block')) ?? [],
-  );
+  return [...text.matchAll(wholeBlock)]
+    .slice(0, mostBlocks)
+    .flatMap(([block]) => unlessInvalid(() => parseCertificates(Buffer.from(block), 'block')) ?? []);
 }

@@ -13,12 +13,13 @@ export function editPem(text: Uint8Array, subject: string, changeOf: (block: Pem
   let at = 0;
   for (const block of readPem(text, subject)) {
     const begin = block.line - 1;
-    const end = lines.findIndex((line, index) => index > begin && line.startsWith('-----END '));
+    let end = begin + 1;
+    while (lines[end]?.startsWith('-----END ') === false) end += 1;
     const change = changeOf(block);
-    pieces.push(...lines.slice(at, begin));
-    if (change === 'kept') pieces.push(...lines.slice(begin, end + 1));
+    pieces.push(lines.slice(at, begin).join(''));
+    if (change === 'kept') pieces.push(lines.slice(begin, end + 1).join(''));
     else if (change !== 'removed') pieces.push(encodePem(change));
     at = end + 1;
   }
-  return Buffer.from([...pieces, ...lines.slice(at)].join(''), 'latin1');
+  return Buffer.from([...pieces, lines.slice(at).join('')].join(''), 'latin1');
 }

@@ -39,7 +39,7 @@ export const shortestMs = 3_600_000;
  */
 export function certificateValidity(document: unknown): number | undefined {
   if (typeof document !== 'string') return undefined;
-  const { value, problems } = readYaml(document);
+  const { value, problems } = readYaml(document, 'others');
   const said = problems.length === 0 && isMapping(value) ? value['certificateValidityPeriod'] : undefined;
   const ms = typeof said === 'string' ? parseGoDuration(said) : undefined;
   return ms && Math.max(ms, shortestMs);

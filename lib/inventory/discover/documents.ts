@@ -1,6 +1,7 @@
 // What the files of a kubeadm machine say, as far as discovery asks: flags of a static pod, servers and users of a
 // kubeconfig, one field of the kubelet's configuration. Pure. A text that is not what it should be gives undefined.
 import { posix } from 'node:path';
+import { withoutSlashesAtEnd } from '../../address.ts';
 import { isTornOfOthers, type KnownServers, ownContext } from '../../kubeconfig/document.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
 import { componentMapping, isMapping, yamlMapping } from '../../yaml.ts';
@@ -90,7 +91,7 @@ function mountsOf(container: Mapping, volumes: readonly Mapping[]): readonly Mou
       if (at === undefined || volume === undefined) return [];
       const isOpen = directory === undefined || subPathExpr !== undefined;
       const hostPath = isOpen ? undefined : posix.join(directory, text(subPath) ?? '');
-      return [{ at: at.replace(/(?<=[^/])\/+$/, ''), hostPath }];
+      return [{ at: withoutSlashesAtEnd(at, 1), hostPath }];
     });
 }
 
@@ -120,10 +121,13 @@ export function kubeletConfigurationOf(document: string): Mapping | undefined {
   return typeof domain === 'string' ? configuration : undefined;
 }
 
+/** With a digest of 71 characters. */
+const longestTag = 512;
+
 /** 28 of an image `registry/kube-apiserver:v1.28.3`, also with a digest behind it; undefined for other tags. */
 export function minorVersionOf(manifest: string, wanted: string): number | undefined {
   const image = text(containerOf(manifest, wanted)?.['image']) ?? '';
-  const minor = /:v1\.(\d+)\.[^/:@]+(?:@[^/]+)?$/.exec(image)?.[1];
+  const minor = /:v1\.(\d+)\.[^/:@]+(?:@[^/]+)?$/.exec(image.slice(-longestTag))?.[1];
   return minor === undefined ? undefined : Number(minor);
 }
 

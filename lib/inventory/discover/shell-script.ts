@@ -1,5 +1,6 @@
 // Commands of a shell script, as far as the start of a component needs them: quotes, variables, parameters ("$@"). Pure.
 // Expansions that cannot be known (`$(...)`, a variable that nothing sets) stay as they are written.
+import { roomForValues } from './container-words.ts';
 
 interface ShellInput {
   /** Of the environment. */
@@ -8,14 +9,25 @@ interface ShellInput {
   readonly parameters: readonly string[];
 }
 
+interface Known extends ShellInput {
+  readonly put: ReturnType<typeof roomForValues>;
+  /** The last place at which an expansion can end, by what ends it: no search behind it. */
+  readonly ends: Readonly<Record<'(' | '{' | '`', number>>;
+}
+
+/** Of one argument of a program (MAX_ARG_STRLEN of Linux): no shell is given a longer one. */
+const longestScript = 131_072;
+
 /** What may stand before a command: it begins a branch that need not be taken, or starts the command itself. */
 const branches: ReadonlySet<string> = new Set(['if', 'then', 'else', 'elif', 'do', 'while', 'until']);
 const prefixes: ReadonlySet<string> = new Set([...branches, 'exec', 'export', '{', '(', '!']);
 
 /** Words of each command of a script, with the assignments before it in them. */
 export function shellCommands(script: string, input: ShellInput): readonly (readonly string[])[] {
+  if (script.length > longestScript) return [];
   const variables = new Map(input.variables);
-  const known = { variables, parameters: input.parameters };
+  const ends = { '(': script.lastIndexOf(')'), '{': script.lastIndexOf('}'), '`': script.lastIndexOf('`') };
+  const known: Known = { variables, parameters: input.parameters, put: roomForValues(), ends };
   const commands: (readonly string[])[] = [];
   let at = 0;
   let isCertain = true;
@@ -45,7 +57,7 @@ interface Command {
 }
 
 /** The command at a place of the script. */
-function nextCommand(script: string, start: number, known: ShellInput): Command {
+function nextCommand(script: string, start: number, known: Known): Command {
   const words: string[] = [];
   let word: string | undefined;
   let quote = '';
@@ -64,7 +76,7 @@ function nextCommand(script: string, start: number, known: ShellInput): Command 
     }
     const comment = quote === '' && word === undefined ? /^#[^\n]*/.exec(rest)?.[0] : undefined;
     const escaped = quote === "'" ? undefined : /^\\(\r?\n|[^])/.exec(rest);
-    const expansion = quote === "'" ? undefined : expansionAt(rest, known);
+    const expansion = quote === "'" || !canExpand(script, at, known) ? undefined : expansionAt(rest, known);
     if (comment !== undefined) at += comment.length - 1;
     else if (escaped) {
       if (!/\n/.test(escaped[1] ?? '')) word = `${word ?? ''}${escaped[1] ?? ''}`;
@@ -95,15 +107,28 @@ interface Expansion {
   readonly isSplit: boolean;
 }
 
+/** Whether one begins here that also ends. */
+function canExpand(script: string, at: number, { ends }: Known): boolean {
+  const char = script[at];
+  if (char === '`') return at < ends['`'];
+  if (char !== '$') return false;
+  const next = script[at + 1];
+  return (next !== '(' && next !== '{') || at < ends[next];
+}
+
 /** The expansion that a text begins with; undefined where it begins with none. */
-function expansionAt(text: string, { variables, parameters }: ShellInput): Expansion | undefined {
+function expansionAt(text: string, { variables, parameters, put }: Known): Expansion | undefined {
   const substitution = /^(?:\$\([^)]*\)|`[^`]*`)/.exec(text)?.[0];
   if (substitution !== undefined)
     return { length: substitution.length, texts: [substitution.replaceAll('`', '$')], isSplit: false };
   const [whole, plain, inBraces, otherwise] = /^\$(?:(\w+|[@*])|\{(\w+|[@*])(?::?-([^}]*))?\})/.exec(text) ?? [];
   if (whole === undefined) return undefined;
   const name = plain ?? inBraces ?? '';
-  if (name === '@' || name === '*') return { length: whole.length, texts: parameters.slice(1), isSplit: false };
+  if (name === '@' || name === '*') {
+    const fits = put(parameters.slice(1).join(' '), whole) !== whole || parameters.length < 2;
+    return { length: whole.length, texts: fits ? parameters.slice(1) : [whole], isSplit: false };
+  }
   const value = (/^\d+$/.test(name) ? parameters[Number(name)] : variables.get(name)) ?? otherwise;
-  return { length: whole.length, texts: [value ?? whole], isSplit: value !== undefined };
+  const filled = put(value, whole);
+  return { length: whole.length, texts: [filled], isSplit: filled !== whole };
 }

@@ -1,5 +1,6 @@
 // Units of systemd as far as they start a component: the command line that ExecStart gives, with the variables of the unit in
 // it (systemd.service(5), "Command lines"; systemd.exec(5), Environment=, EnvironmentFile=). Pure.
+import { roomForValues } from './container-words.ts';
 
 /** A service as its unit and drop-ins define it. */
 export interface ServiceUnit {
@@ -125,11 +126,12 @@ export function shellWords(line: string): readonly string[] {
 
 /** Words of a command: `$NAME` as a word is split, `${NAME}` is replaced anywhere; an unknown variable is empty. */
 export function withVariables(command: string, variables: ReadonlyMap<string, string>): readonly string[] {
+  const put = roomForValues();
   return shellWords(command).flatMap((word) => {
     const whole = /^\$(\w+)$/.exec(word)?.[1];
-    if (whole !== undefined) return shellWords(variables.get(whole) ?? '');
+    if (whole !== undefined) return shellWords(put(variables.get(whole) ?? '', ''));
     const filled = word.replaceAll(/\$\$|\$\{(\w+)\}/g, (found, name: string) =>
-      found === '$$' ? '$' : (variables.get(name) ?? ''),
+      found === '$$' ? '$' : put(variables.get(name) ?? '', ''),
     );
     return [filled];
   });
