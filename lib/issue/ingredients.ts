@@ -28,6 +28,8 @@ export interface Ingredients {
   readonly backups?: ReadonlyMap<string, Held>;
   /** By signer of which only the certificate is put back: the one that its copies are. */
   readonly signerCopies?: ReadonlyMap<string, Certificate> | undefined;
+  /** A signer is put back with its key: the artefact that has both. */
+  readonly asHeldBy?: string | undefined;
   /** A signer is renewed with its own key. */
   readonly keepsKey?: boolean | undefined;
   /** Only the CA of a kubeconfig is written. */

@@ -54,6 +54,10 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
   switch (artefact.kind) {
     case 'signer': {
       const copy = from.signerCopies?.get(artefact.name);
+      if (from.asHeldBy !== undefined) {
+        const { location } = artefact;
+        return issueCopy({ of: from.asHeldBy, location }, materialOf(from.asHeldBy, from).entries, 'signer');
+      }
       if (from.keepsKey === true) return issueWithOwnKey(artefact, from);
       if (copy !== undefined) return putBack(artefact, copy, from);
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
@@ -159,7 +163,11 @@ export function issueBundle(artefact: CaBundle | ComposedBundle, certificates: r
  * (cluster-kube-controller-manager-operator pkg/operator/targetconfigcontroller, ManageCSRSigner). Throws MaterialInvalid
  * when the original holds nothing that can be copied.
  */
-export function issueCopy(artefact: Copy, original: Entries, kind?: ResolvedArtefact['kind']): Issued {
+export function issueCopy(
+  artefact: Pick<Copy, 'of' | 'location'>,
+  original: Entries,
+  kind?: ResolvedArtefact['kind'],
+): Issued {
   const what = `original "${artefact.of}" of ${locationText(artefact.location)}`;
   const keys = [caBundleKey, certificateKey, privateKeyKey].filter((key) => original[key] !== undefined);
   if (keys.length === 0) throw new RecoveryError('MaterialInvalid', `Cannot copy ${what}: it has no known entry`);

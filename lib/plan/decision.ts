@@ -22,6 +22,8 @@ export interface Decision {
   readonly byHand?: true | undefined;
   /** A signer of which only the certificate is written, as its copies have it: nothing is signed. */
   readonly putsBack?: true;
+  /** Of a signer that is put back with its key: the artefact that has both. */
+  readonly asHeldBy?: string;
   /** A signer that is renewed with its own key, or whose successor is put in its place (`putsBack`): all that it has signed stays. */
   readonly keepsKey?: true;
   /** A kubeconfig of which only the CA is written: its credentials stay. */

@@ -109,8 +109,8 @@ async function step({ artefact, decision, results, material, execution }: Step):
     const lost = (name: string): boolean => usableCertificates(gathered.facts.get(name)).length === 0;
     const { backups, signerCopies: copies } = gathered;
     const signerCopies = decision.putsBack === true ? copies : undefined;
-    const { keepsKey, keepsLeaf } = decision;
-    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, keepsKey, keepsLeaf };
+    const { asHeldBy, keepsKey, keepsLeaf } = decision;
+    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, asHeldBy, keepsKey, keepsLeaf };
     const { answer } = execution.sources?.get(artefact.name) ?? {};
     const brought = decision.brings === true && answer !== undefined && !('problem' in answer) ? answer : undefined;
     const issued = brought === undefined ? await make(artefact, from) : pairMaterial(brought);

@@ -68,7 +68,10 @@ export class ObjectSync {
   #status: SyncStatus;
   /** The resourceVersion whose content is on disk, as far as known. */
   #published: string | undefined;
-  /** Of the names on disk, as the last pass has left them; undefined while one runs, or has failed. */
+  /**
+   * Of the names on disk before the last pass looked at them: what vanished while it ran shows, and after a pass that wrote
+   * another one confirms it. Undefined while one runs, or has failed.
+   */
   #stamp: string | undefined;
   #pruned = false;
   #failures = 0;
@@ -136,6 +139,7 @@ export class ObjectSync {
     const { clock, signal, metrics } = this.#options;
     const began = clock.now().getTime();
     this.#stamp = undefined;
+    const stamp = namesStamp(this.#options.object.directory);
     try {
       const [known, published] = [this.#known, this.#published];
       const scanned = await this.#scan();
@@ -143,7 +147,7 @@ export class ObjectSync {
       this.#known = result.known;
       if (this.#newest === suggested) this.#newest = { version: result.resourceVersion };
       this.#failures = 0;
-      this.#stamp = namesStamp(this.#options.object.directory);
+      this.#stamp = stamp;
       this.#report(result, clock.now().getTime() - began);
     } catch (err) {
       if (signal.aborted) return;
