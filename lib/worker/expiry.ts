@@ -56,12 +56,12 @@ function unlessUnreadable<T>(read: () => T): T | undefined {
 }
 
 /** What was issued, where it can be read; and why it is not what was asked for, where that is so. */
-export interface Issued {
+export interface IssuedBytes {
   readonly made?: Certificate;
   readonly problem?: string | undefined;
 }
 
-export function readIssued(issued: Uint8Array, expired: Expired, now: Date): Issued {
+export function judgeIssuedBytes(issued: Uint8Array, expired: Expired, now: Date): IssuedBytes {
   const made = unlessUnreadable(() => parseCertificates(issued, 'answer')[0]);
   return made === undefined ? { problem: 'it cannot be read' } : { made, problem: differenceOf(made, expired, now) };
 }

@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { resourcePath } from '../kube/resources.ts';
-import { type Expired, readIssued } from './expiry.ts';
+import { type Expired, judgeIssuedBytes } from './expiry.ts';
 
 /** Opens a connection as who has this pair, PEM. Sends nothing yet. */
 export type ConnectAs = (pair: { readonly cert: Buffer; readonly key: Buffer }) => Promise<KubeConnection>;
@@ -27,7 +27,7 @@ export async function judgeIssued(
   expired: Expired,
   trial: IssuedTrial,
 ): Promise<Buffer | { readonly problem: string }> {
-  const { made, problem: wrong = '' } = readIssued(issued, expired, trial.now);
+  const { made, problem: wrong = '' } = judgeIssuedBytes(issued, expired, trial.now);
   if (made === undefined) return { problem: wrong };
   const leaf = Buffer.from(made.pem);
   const problem = wrong === '' ? await refusalOf(leaf, expired, trial) : wrong;

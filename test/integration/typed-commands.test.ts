@@ -11,6 +11,8 @@ import { type ControlPlane, startControlPlane } from '../support/cluster/control
 import { FakeKubelet } from '../support/cluster/fake-kubelet.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { onMachine } from '../support/cluster/machine-shell.ts';
+import { freePorts } from '../support/cluster/ports.ts';
+import { eventually } from '../support/eventually.ts';
 
 const image = 'example.com/recovery:1';
 const ago = (days: number): Date => new Date(Math.floor(Date.now() / 1000) * 1000 - days * 86_400_000);
@@ -127,9 +129,14 @@ describe('of a cluster', () => {
   it('init approver and the approver of its notice, and worker NODE, where init workers sees no approver', async () => {
     const said = await typed('kube-cert-recovery init workers');
     const notice = await typed(printed(said, 'init approver'));
-    const approver = printed(notice, '--mode=approver');
-    const ready = `{ ${approver} 2>"$1/log" & }; until grep -q '"event":"watch.synced"' "$1/log"; do sleep 0.1; done`;
-    await typed(`${ready}; kill $!; wait $!`);
+    const config = machine.path('kube-cert-recovery/approver/config.yaml');
+    const [port = 0] = await freePorts(1); // its own is the same on every machine
+    await writeFile(config, (await readFile(config, 'utf8')).replace(/(?<=127\.0\.0\.1:)\d+/, String(port)));
+    const stopped = `& until [ -e "$1/stop" ]; do sleep 0.1; done; kill $!; wait $!`;
+    const running = typed(`${printed(notice, '--mode=approver')} ${stopped}`);
+    await eventually(async () => expect((await fetch(`http://127.0.0.1:${port}/readyz`)).status).toBe(200));
+    await writeFile(join(machine.root, 'stop'), '');
+    await running;
     await plane.admin('/api/v1/nodes', { method: 'POST', body: { metadata: { name: 'panda' } } });
     const byHand = await typed(printed(said, 'worker NODE').replace('NODE', 'panda').replace(/\).*/, ''));
     expect(byHand).toContain(`Wrote ${machine.root}/panda-kubelet-client.pem\n`);

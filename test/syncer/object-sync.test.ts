@@ -1,5 +1,5 @@
 // What people are told of one object. The API is a function here: what it answers is not what is tested.
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
@@ -144,6 +144,21 @@ it('look() wakes the loop of an object whose file has vanished while its pass wa
   expect(await readFile(path, 'utf8').catch(String)).toBe('one');
   stop.abort();
   await running;
+});
+
+it('a directory that is taken away because a file belongs there is told, with how much lay in it', async () => {
+  const path = join(directory, 'configmaps', 'x', 'key');
+  await mkdir(join(path, 'deep'), { recursive: true });
+  await writeFile(join(path, 'deep', 'a'), '');
+  await writeFile(join(path, 'b'), '');
+  await pass(syncOf(false), content('one', '1'));
+  expect(await readFile(path, 'utf8')).toBe('one');
+  expect(told()).toEqual(['warn sync.repaired', 'info sync.written']);
+  expect(lines[0]).toMatchObject({
+    path,
+    message:
+      'a directory lay where a file belongs: it was taken away, 3 files and directories with it; no copy is kept',
+  });
 });
 
 it('what nobody here makes is demanded at once', async () => {
