@@ -107,8 +107,8 @@ describe('of a cluster', () => {
     });
     const { clusters, users } = parseYaml(await readFile(plane.recoveryKubeconfig, 'utf8')) as Kubeconfig;
     const manifest = 'manifests/kube-apiserver.yaml';
-    const own = (await file(manifest)).replace(/(?<=--advertise-address=).*/, '127.0.0.1');
-    await writeFile(machine.path(manifest), own.replace(/(?<=--secure-port=).*/, String(plane.port)));
+    const pod = (await file(manifest)).replace(/(?<=--advertise-address=).*/, '127.0.0.1');
+    await writeFile(machine.path(manifest), pod.replace(/(?<=--secure-port=).*/, String(plane.port)));
     for (const name of ['admin', 'super-admin', 'controller-manager', 'scheduler', 'kubelet']) {
       const own = parseYaml(await file(`${name}.conf`)) as Kubeconfig;
       for (const one of own.clusters) one.cluster = { ...one.cluster, server: plane.url };

@@ -78,11 +78,11 @@ const siblings: Resolved = { ...adopted, artefacts: [sibling, ...adopted.artefac
 
 const rows: Row[] = [
   ...([absent, broken('keyAbsent', theirs), broken('unreadable'), present(ca('other', [-60, -1]))] as const).map(
-    (lost, at): Row => ({
-      name: `a sibling has it with its key (${at})`,
+    (lost, index): Row => ({
+      name: `a sibling has it with its key (${index})`,
       change: { ...trusted(theirs), signer: lost, sibling: present(theirs) },
       resolved: siblings,
-      want: `renew ${['Absent', 'Unreadable', 'Unreadable', 'Expired'][at]}`,
+      want: `renew ${['Absent', 'Unreadable', 'Unreadable', 'Expired'][index]}`,
       says: ['put back', 'as sibling has it'],
     }),
   ),
