@@ -147,6 +147,6 @@ export async function uninstallHostCommand(
 /** What a person may want to go as well. */
 const leftLines = ({ backupDir, lockDir }: Pick<ToolConfig, 'backupDir' | 'lockDir'>): readonly string[] => [
   `Copies of replaced files stay in ${backupDir}, and until the next boot notes of runs in ${lockDir}.`,
-  'In the API stay the rights of the hosts and the token of the workers. When no machine uses them any more, remove them: ' +
-    nextCommand('uninstall', { '--part': 'hosts,workers' }),
+  'In the API stay the rights of the hosts and the token of the workers. Who may still use them, and how they are removed: ' +
+    nextCommand('uninstall', { '--part': 'hosts,workers', '--dry-run': true }),
 ];

@@ -55,4 +55,4 @@ function workersText({ created, updated, token }: Awaited<ReturnType<typeof prep
 const noApprover = (namespace: string): string =>
   `No pod in kube-system or ${namespace} is seen to run mode approver: unless one runs elsewhere, what workers ask for stays\n` +
   `pending. An adopted control plane has one; on another, run "${nextCommand('init approver')}" with its --image\n` +
-  `(docs/approver.md). By hand: kubectl certificate approve NAME, or ${nextCommand('worker NODE')}.\n`;
+  `(docs/approver.md). By hand: kubectl certificate approve NAME, or "${nextCommand('worker NODE')}".\n`;

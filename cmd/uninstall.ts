@@ -57,7 +57,8 @@ export async function uninstallCommand({ part, ...line }: UninstallLine, io: Io)
       ...plain.map((made) => `${dryRun ? 'Would make' : 'Made'} plain files in ${made}`),
     ];
     const told = lines.length === 0 ? ['Nothing to remove.'] : lines;
-    const rest = keptLines(outcome, { ...options, kubeconfig });
+    const left = outcome.left === undefined ? [] : [`It would be refused: ${outcome.left}`];
+    const rest = [...keptLines(outcome, { ...options, kubeconfig }), ...left];
     io.stdout.write([...told, ...rest].map((text) => `${text}\n`).join(''));
     return exitCodes.done;
   });

@@ -38,7 +38,7 @@ export async function workerCommandByHand(
   }
   const { environment } = await discoverEnvironment(config.inventory, config.environment);
   if (environment.lacks?.includes('trustedAuthority') === true) {
-    const message = `Cannot make a certificate of node "${node}": the API server of this machine does not trust "${certFile}" any more; have its request approved instead (${nextCommand('init workers')})`;
+    const message = `Cannot make a certificate of node "${node}": the API server of this machine does not trust "${certFile}" any more; have its request approved instead: "${nextCommand('init workers')}"`;
     throw new RecoveryError('PreconditionFailed', message);
   }
   const administrator = join(kubernetesDir, 'admin.conf');

@@ -28,6 +28,11 @@ export const latePart = 0.1;
 export const nodePrefix = 'system:node:';
 export const nodesGroup = 'system:nodes';
 
+/** Of the Node of a control-plane machine. NodeRestriction lets no kubelet set a label of this domain on its own. */
+export const controlPlaneLabel = 'node-role.kubernetes.io/control-plane';
+/** The same before Kubernetes 1.24. */
+export const formerControlPlaneLabel = 'node-role.kubernetes.io/master';
+
 /** Whom control-plane hosts are to the API server while they renew: `init host --renew-before` grants this group its rights. */
 export const hostsGroup = 'kube-cert-recovery:hosts';
 export const hostUser = (nodeName: string): string => `kube-cert-recovery:host:${nodeName}`;

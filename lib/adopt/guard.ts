@@ -76,7 +76,7 @@ export function requireTrustInFiles(
     if (lost.length === 0) continue;
     const names = lost.map(({ facts }) => `"${facts.subject}" (until ${facts.notAfter.toISOString()})`).join(', ');
     const state = `"${file}" lacks ${names}, whom the cluster trusts now (ConfigMap "${artefact}")`;
-    const message = `Cannot give the static pods back to kubeadm's files: ${state}; whoever has a certificate of it would be cut off. Leave this machine adopted, or replace kubeadm's CA first: its certificate and key are in the Secret of its signer; then run "${nextCommand('', { '--mode': 'regen', '--once': true, '--preset': 'kubeadm' })}" with the --accept-ca that it names, and this again`;
+    const message = `Cannot give the static pods back to kubeadm's files: ${state}; whoever has a certificate of it would be cut off. Leave this machine adopted, or replace kubeadm's CA first: its certificate and key are in the Secret of its signer; then run "${nextCommand('', { '--mode': 'regen', '--once': true, '--preset': 'kubeadm' })}", what that names, and this again`;
     throw new RecoveryError('MaterialInvalid', message);
   }
 }

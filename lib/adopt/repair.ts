@@ -33,8 +33,7 @@ import { type AdoptionRecord, readRecord } from './record.ts';
 import { changeStaticPod, manifestPath, podManifest } from './static-pods-apply.ts';
 import { containerName } from '../install/own-container.ts';
 import { addTo, digestOf, type PodAddition, type PodManifest, removeFrom } from './static-pods.ts';
-import { adoptAgain } from './adopt-again.ts';
-import { nextCommand } from '../next-command.ts';
+import { adoptAgain, repairAgain, unadoptAgain } from './adopt-again.ts';
 
 export interface RepairOptions extends ManifestsLocking {
   /** Of our files. Absolute path. */
@@ -89,7 +88,7 @@ export async function runRepair(options: RepairOptions): Promise<RepairOutcome> 
     const record = await readRecord(directory);
     const drifted = record === undefined ? [] : await findDrift(record);
     for (const { addition, path, message } of drifted) {
-      const keep = `what it lacks is added again. To keep it as it is, run "${nextCommand('uninstall adopt')}", or remove "${adoptionFile(directory)}" when no API server answers`;
+      const keep = `what it lacks is added again. To keep it as it is, run "${unadoptAgain(directory)}", or remove "${adoptionFile(directory)}" when no API server answers`;
       log.warn('manifest.drifted', { component: addition.pod, path, message: `${message}; ${keep}` });
     }
     if (record === undefined || drifted.length === 0) return nothing;
@@ -225,7 +224,7 @@ export async function adoptionNotes(directory: string): Promise<readonly string[
     }
     return drifted.map(
       ({ message }) =>
-        `this machine is adopted, but ${message}; the timer of "init host" repairs that, or "${nextCommand('init adopt', { '--repair': true })}"`,
+        `this machine is adopted, but ${message}; the timer of "init host" repairs that, or "${repairAgain(directory)}"`,
     );
   } catch (err) {
     return [errorText(err)];

@@ -2,7 +2,7 @@
 // of them, signed by the cluster's CA, is the API server to whoever trusts that CA. So no node gets one, whatever a source
 // of `approver.addresses`, or several of them together, say of it. Pure.
 import { inRanges } from '../config/address-settings.ts';
-import { defaultRecoveryServerName } from '../well-known.ts';
+import { controlPlaneLabel, defaultRecoveryServerName } from '../well-known.ts';
 import type { AskedName } from './serving-request.ts';
 
 /** What the cluster itself says of its names. */
@@ -84,7 +84,7 @@ export function clusterNamesIn({ asked, isControlPlane, listed, cluster }: Askin
       owner ??
       (cluster.services.has(value) ? 'a Service' : undefined) ??
       (!isControlPlane && listed?.has(value) !== true && cluster.served.has(value)
-        ? 'the API server, by the certificate that it serves (of its own machine, where the Node has the label node-role.kubernetes.io/control-plane or a list in approver.addresses has it)'
+        ? `the API server, by the certificate that it serves (of its own machine, where the Node has the label ${controlPlaneLabel} or a list in approver.addresses has it)`
         : undefined);
     return found === undefined ? [] : [`${kind}:${value} is of ${found}`];
   });

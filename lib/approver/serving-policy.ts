@@ -4,7 +4,7 @@ import type { AddressSettings } from '../config/address-settings.ts';
 import { judgeClock } from '../plan/clock-rules.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { resourcePath } from '../kube/resources.ts';
-import { kubeletSigners } from '../well-known.ts';
+import { controlPlaneLabel, formerControlPlaneLabel, kubeletSigners } from '../well-known.ts';
 import { type AddressSource, AddressFile, type Following, ListedAddresses } from './address-sources.ts';
 import { type NodeObject, NodeRanges, type SourceOptions } from './address-sources.ts';
 import { canBeCovered, judgeAddresses, type SourceAnswer } from './addresses.ts';
@@ -84,9 +84,8 @@ export class ServingPolicy implements SignerPolicy {
   }
 }
 
-/** NodeRestriction lets no kubelet set a label of this domain on its Node (plugin/pkg/admission/noderestriction). */
 const isControlPlane = ({ metadata }: NodeObject): boolean =>
-  ['control-plane', 'master'].some((role) => metadata?.labels?.[`node-role.kubernetes.io/${role}`] !== undefined);
+  [controlPlaneLabel, formerControlPlaneLabel].some((label) => metadata?.labels?.[label] !== undefined);
 
 function sourceOf(name: string, settings: AddressSettings, options: SourceOptions): AddressSource {
   switch (settings.kind) {

@@ -1,6 +1,6 @@
 // The approver on its own: a static pod of a control-plane machine, or a Deployment in any cluster. Pure.
 import { hash } from 'node:crypto';
-import { apiVersion } from '../well-known.ts';
+import { apiVersion, controlPlaneLabel } from '../well-known.ts';
 import { typeMeta } from '../kube/resources.ts';
 import { toYaml } from '../yaml.ts';
 import { accountName } from './accounts.ts';
@@ -127,13 +127,12 @@ export function approverDeployment({ image, namespace, approver }: DeploymentOpt
     securityContext: leastPrivileges,
     volumeMounts: [{ name: 'config', mountPath: mountedConfig, readOnly: true }],
   };
-  const controlPlane = 'node-role.kubernetes.io/control-plane';
   const spec = {
     serviceAccountName: approverName,
     automountServiceAccountToken: true,
     priorityClassName: 'system-cluster-critical',
-    nodeSelector: { [controlPlane]: '' },
-    tolerations: [{ key: controlPlane, operator: 'Exists', effect: 'NoSchedule' }],
+    nodeSelector: { [controlPlaneLabel]: '' },
+    tolerations: [{ key: controlPlaneLabel, operator: 'Exists', effect: 'NoSchedule' }],
     topologySpreadConstraints: [
       {
         maxSkew: 1,

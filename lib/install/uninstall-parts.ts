@@ -4,13 +4,14 @@
 import { getIfPresent } from '../kube/objects.ts';
 import { readLease } from '../kube/leases.ts';
 import { collectionPath } from '../kube/resources.ts';
-import { isCode, RecoveryError } from '../errors.ts';
+import { isCode } from '../errors.ts';
 import { type Given, nextCommand } from '../next-command.ts';
 import { renewalLease } from '../restart/machine-lease.ts';
 import { accountName, tokenSecretName } from './accounts.ts';
 import type { Api, Manifest } from './apply.ts';
 import { adoptedNodes } from './install-record.ts';
 import { hostsRole } from './rbac.ts';
+import { controlPlaneLabel } from '../well-known.ts';
 import { approverRecords } from './rules.ts';
 import { staticApprovers } from './workers.ts';
 
@@ -51,24 +52,26 @@ interface Looking {
   readonly typed: Given;
 }
 
-/** Throws KubeConflict, which lists who lives on what, and the command that leaves that alone. */
-export async function requireNobodyLeft(looking: Looking): Promise<void> {
+/** Who lives on what, and the commands that take out the rest and all; undefined: nobody. */
+export async function whoIsLeft(looking: Looking): Promise<string | undefined> {
   const { parts, objects } = looking;
   const there = new Set(objects.map(partOf));
   const found = (await Promise.all(parts.filter((part) => there.has(part)).map((part) => tenantsOf(part, looking))))
     .flat()
     .map(({ part, who }) => `  ${part}: ${who}`);
-  if (found.length === 0) return;
+  if (found.length === 0) return undefined;
   const free = parts.filter((part) => !found.some((line) => line.startsWith(`  ${part}:`)));
-  const { '--purge': purge = false, ...given } = looking.typed;
+  const { '--purge': purge = false, '--dry-run': _dryRun, ...given } = looking.typed;
   const others = nextCommand('uninstall', {
     '--part': free.join(','),
     '--purge': free.includes('modes') && purge,
     ...given,
   });
-  const rest = free.length === 0 ? '' : `Without them: ${others}\n`;
-  const message = `Cannot uninstall: somebody still lives on it\n${found.join('\n')}\n${rest}--force does it all the same`;
-  throw new RecoveryError('KubeConflict', message);
+  const isAll = parts.length === uninstallParts.length;
+  const part = isAll ? undefined : parts.join(',');
+  const all = nextCommand('uninstall', { '--part': part, '--purge': purge, ...given, '--force': true });
+  const rest = free.length === 0 ? [] : [`Without them: ${others}`];
+  return ['somebody still lives on it', ...found, ...rest, `All the same: ${all}`].join('\n');
 }
 
 async function tenantsOf(part: UninstallPart, looking: Looking): Promise<readonly Tenants[]> {
@@ -111,7 +114,6 @@ const tenant: Readonly<Record<UninstallPart, (looking: Looking) => Promise<strin
 
 /** Set by the API server on a token without an end, by day (serviceaccount, LastUsedLabelKey). */
 const lastUsedLabel = 'kubernetes.io/legacy-token-last-used';
-const controlPlaneLabel = 'node-role.kubernetes.io/control-plane';
 
 async function workerNodes(api: Api): Promise<readonly string[]> {
   const nodes = await getIfPresent<{

@@ -19,7 +19,7 @@ import { type Installed, isInstalledRecord, isShared, purgeable, readInstalled }
 import { publishedPlace } from '../inventory/places.ts';
 import { hostLayout } from './layout.ts';
 import { kubeletClientBinding } from './rbac.ts';
-import { partOf, requireNobodyLeft, type UninstallPart, uninstallParts } from './uninstall-parts.ts';
+import { partOf, whoIsLeft, type UninstallPart, uninstallParts } from './uninstall-parts.ts';
 import type { Given } from '../next-command.ts';
 
 interface UninstallOptions {
@@ -47,6 +47,8 @@ export interface UninstallOutcome {
   readonly removed: readonly string[];
   /** What is still there, and only goes with `purge`. */
   readonly kept: readonly string[];
+  /** With dryRun: who still lives on it, without `force`. */
+  readonly left?: string | undefined;
 }
 
 const kinds = [
@@ -70,7 +72,8 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
   const { parts = uninstallParts } = options;
   const api: Api = { connection, signal };
   const own = (await Promise.all(kinds.map((kind) => ownObjects(api, kind)))).flat();
-  if (options.force !== true) await requireNobodyLeft({ api, parts, objects: own, isHost, typed });
+  const left = options.force === true ? undefined : await whoIsLeft({ api, parts, objects: own, isHost, typed });
+  if (left !== undefined && !dryRun) throw new RecoveryError('KubeConflict', `Cannot uninstall: ${left}`);
   const takesModes = parts.includes('modes');
   const records = takesModes ? await readInstalled(api) : [];
   const { objects, record } = takesModes ? wanted(records, options) : { objects: [] };
@@ -110,7 +113,7 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     if (!dryRun) await removeDirectory(credentials);
     removed.push(credentials);
   }
-  return { removed, kept };
+  return { removed, kept, left };
 }
 
 interface Wanted {

@@ -31,6 +31,8 @@ export interface Ingredients {
   readonly signerCopies?: ReadonlyMap<string, Certificate> | undefined;
   /** As the plan has decided; absent: it is signed. */
   readonly origin?: Origin | undefined;
+  /** The artefact that has a signer with its key (`sibling`). */
+  readonly holder?: string | undefined;
   /** A key for one use. Asked for signers and targets only; `like` is that of what it follows, else of its issuer. */
   readonly takeKey: (artefact: IssuedPair, like?: KeyAlgorithm) => Promise<PrivateKey>;
   /** What held nothing usable before: certificates that were only there may live on in what is made of it. */

@@ -55,6 +55,10 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
     case 'signer': {
       if (from.origin === 'ownKey' || from.origin === 'follow') return issueWithOwnKey(artefact, from);
       if (from.origin === 'putBack') return putBack(artefact, from);
+      if (from.origin === 'sibling' && from.holder !== undefined) {
+        const { entries } = materialOf(from.holder, from);
+        return issueCopy({ of: from.holder, location: artefact.location }, entries, 'signer');
+      }
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
       const issued = await issueSigner({ artefact, issuer, key: await takeKey(artefact), now });
       requireAccepted(artefact, issued, from);
@@ -158,7 +162,11 @@ export function issueBundle(artefact: CaBundle | ComposedBundle, certificates: r
  * (cluster-kube-controller-manager-operator pkg/operator/targetconfigcontroller, ManageCSRSigner). Throws MaterialInvalid
  * when the original holds nothing that can be copied.
  */
-export function issueCopy(artefact: Copy, original: Entries, kind?: ResolvedArtefact['kind']): Issued {
+export function issueCopy(
+  artefact: Pick<Copy, 'of' | 'location'>,
+  original: Entries,
+  kind?: ResolvedArtefact['kind'],
+): Issued {
   const what = `original "${artefact.of}" of ${locationText(artefact.location)}`;
   const keys = [caBundleKey, certificateKey, privateKeyKey].filter((key) => original[key] !== undefined);
   if (keys.length === 0) throw new RecoveryError('MaterialInvalid', `Cannot copy ${what}: it has no known entry`);

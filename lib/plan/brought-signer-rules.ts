@@ -17,10 +17,12 @@ import {
   keep,
   laterMs,
   lookAgainMs,
+  pairOf,
+  renew,
   soonMs,
   type Verdict,
 } from './decision.ts';
-import { certificatesOf, type Facts } from './facts.ts';
+import { certificateOf, certificatesOf, type Facts, isValid } from './facts.ts';
 
 /** What is known of a CA whose key may be lost; of one that is known by a leaf alone, its name. */
 type LastKnown = Pick<CertificateFacts, 'subject'> & Partial<CertificateFacts>;
@@ -43,10 +45,33 @@ export function broughtByOthers(at: Faulty<Case<Signer>>): Verdict | undefined {
     const told = `${others}, so it is replaced at its end only; renew it by hand before, with the same key`;
     return keep('NotOurs', `${fault.message}; ${told}`, laterMs(now, idleMs));
   }
+  const held = fromSibling(at, known);
+  if (held !== undefined) return held;
   const message = `${fault.message}; ${others}, so none is made in its place before its end`;
   const later = laterMs(now, lookAgainMs);
   if (fault.reason === 'NotYetValid') return blocked('NotOurs', `${message}: see that the clock is right`, later);
   return bring('NotOurs', `${message}: ${wayBack(at, known)}`, later);
+}
+
+/** The same certificate and key as another signer or copy has them: an adopted CA is that of several. Nothing is signed. */
+function fromSibling(at: Faulty<Case<Signer>>, { fingerprint }: LastKnown): Verdict | undefined {
+  const { artefact, fact, facts, resolved, now, fault } = at;
+  const holder = resolved.artefacts.find((one) => {
+    const other = facts.get(one.name);
+    const isSigner = (one.kind === 'signer' ? one : pairOf(resolved.artefacts, one))?.kind === 'signer';
+    return (
+      isSigner &&
+      one.name !== artefact.name &&
+      other?.state === 'present' &&
+      other.certificates[0]?.fingerprint === fingerprint
+    );
+  });
+  const certificate = holder && certificateOf(facts.get(holder.name));
+  const isThere = fact.state === 'present' && certificateOf(fact)?.fingerprint === fingerprint;
+  if (holder === undefined || certificate === undefined || !isValid(certificate, now) || isThere) return undefined;
+  const message = `${fault.message}; put back with its key as ${holder.name} has it`;
+  const leaves = { renewed: false, trusted: new Set([certificate.fingerprint]), certificate };
+  return { ...renew({ ...at, fault: { ...fault, message } }, [], leaves, 'sibling'), holder: holder.name };
 }
 
 /**

@@ -173,7 +173,7 @@ function renewed(at: Faulty<PairCase>): Verdict {
   const before = issuer === undefined ? [] : [issuer, ...readersOf(at).map((reader) => reader.name)];
   const after = before.filter((one) => {
     const state = expected.get(one);
-    return state?.renewed === true || state?.origin === 'putBack';
+    return state?.renewed === true || state?.origin === 'putBack' || state?.origin === 'sibling';
   });
   const origin = at.fault.reason === 'AuthorityDiffers' && !isDueAnyway(at) ? 'authority' : 'sign';
   return renew(at, after, { newFrom: new Set([name]), newNotAfter: newNotAfter(at) }, origin);

@@ -18,6 +18,8 @@ export const origins = {
   follow: { needsClock: false },
   /** The certificate of a CA as its copies have it. */
   putBack: { needsClock: false },
+  /** A CA with its key as another artefact (`holder`) has both. */
+  sibling: { needsClock: false },
   /** The CA of a kubeconfig alone: its credentials stay. */
   authority: { needsClock: true },
   /** A pair that its source has. */
@@ -40,6 +42,8 @@ export interface Decision {
   readonly byHand?: true | undefined;
   /** Absent where nothing is renewed. */
   readonly origin?: Origin;
+  /** The artefact that has a signer with its key (`sibling`). */
+  readonly holder?: string;
   /** The source of it is to be asked, and then it is decided again (offer-rules.ts). */
   readonly asks?: true;
   /** An external input has nothing valid for it: others may bring that at any moment. */

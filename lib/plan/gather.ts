@@ -179,7 +179,8 @@ function relateOne(look: Look, { previous, readAt, whole, authorities }: Whole):
         ? [print]
         : [],
     );
-  const same = before?.state === 'present' && before.digest === facts.digest ? before.since : undefined;
+  const isSame = before?.state === 'present' && before.digest === facts.digest && found?.isEarlier !== true;
+  const same = isSame ? before.since : undefined;
   return {
     ...facts,
     certificates: certificates.map((one, index) => ({

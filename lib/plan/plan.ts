@@ -74,6 +74,9 @@ export function plan(input: PlanInput): Plan {
   return { decisions, recheckAt, ...(keeper.faults.size > 0 && { faults: keeper.faults }) };
 }
 
+const emptiedAdvice =
+  'what was taken over from it before stays: put a CA into it, or delete the ConfigMap, so that whoever maintains it makes it again';
+
 const isRefresh = ({ action, reason }: Verdict): boolean => action === 'renew' && reason === 'RefreshDue';
 
 /** The same question of another time, or without what is renewed ahead of time. */
@@ -149,7 +152,7 @@ function judgeExternal(at: Case<External>): Verdict {
     return blocked('NotOurs', message, recheckAt);
   }
   if (fact.state === 'present' && fact.emptied !== undefined)
-    return keep('NotOurs', `${fact.emptied}; what was taken over from it before stays, until it holds one`, recheckAt);
+    return keep('NotOurs', `${fact.emptied}; ${emptiedAdvice}`, recheckAt);
   const [certificate] = certificatesOf(fact);
   if (location.kind === 'secret' && certificate !== undefined && now >= certificate.notAfter) {
     const ended = `it expired at ${certificate.notAfter.toISOString()}`;

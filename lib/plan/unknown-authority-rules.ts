@@ -22,14 +22,20 @@ export function heldByUnknown(at: Case, verdict: Verdict): Verdict | undefined {
 }
 
 /** The message about such a signer; undefined of any other, and of one that was accepted. */
-function unknownOf({ facts, policy }: Case, artefact: ResolvedArtefact): string | undefined {
+function unknownOf({ facts, policy, resolved }: Case, artefact: ResolvedArtefact): string | undefined {
   const fact = facts.get(artefact.name);
   if (artefact.kind !== 'signer' || fact?.state !== 'present' || fact.unknownTo === undefined) return undefined;
   const certificate = certificateOf(fact);
   if (certificate === undefined || policy.acceptedAuthorities?.has(certificate.fingerprint) === true) return undefined;
   const here = `CA "${certificate.subject}" (${fingerprintText(certificate.fingerprint)})`;
+  const accept = nextCommand('', {
+    '--mode': 'regen',
+    '--once': true,
+    '--preset': resolved.name,
+    '--accept-ca': fingerprintText(certificate.fingerprint),
+  });
   const ways = `${wayBack(artefact, fact.unknownTo)}, or accept the CA that is here, so that they are reissued, with`;
-  return `${here} ${differenceText(fact.unknownTo)}; ${ways} --accept-ca=${fingerprintText(certificate.fingerprint)}`;
+  return `${here} ${differenceText(fact.unknownTo)}; ${ways} "${accept}"`;
 }
 
 function differenceText({ leaves, issuer, keyId, fingerprint, heldBy }: UnknownAuthority): string {

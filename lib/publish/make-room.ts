@@ -11,8 +11,15 @@ import { dataLink, type Scan, visibleContent } from './scan.ts';
 /** Unique: a stale one of a crash never makes a later write fail with EEXIST. */
 export const hiddenName = (purpose: string): string => `..${purpose}.${randomBytes(6).toString('hex')}`;
 
+/** A directory that was in the way, and how many files and directories lay in it, where that could be read. */
+export interface Cleared {
+  readonly path: string;
+  readonly count: number | undefined;
+}
+
 interface Room {
   readonly disk: Disk;
+  readonly onCleared?: (cleared: Cleared) => void;
   readonly directory: string;
   readonly entries: Entries;
   readonly mode: number;
@@ -24,7 +31,7 @@ interface Room {
  * ever absent, and are taken over as such.
  */
 export async function makeRoom(room: Room, seen: Scan): Promise<boolean> {
-  const { disk, directory, entries, mode } = room;
+  const { disk, directory, entries, mode, onCleared } = room;
   const inTheWay = seen.directories.filter((name) => name === dataLink || Object.hasOwn(entries, name));
   if (inTheWay.includes(dataLink)) {
     const content = await visibleContent(disk, directory, seen);
@@ -42,7 +49,15 @@ export async function makeRoom(room: Room, seen: Scan): Promise<boolean> {
     }
     await syncDirectory(disk, directory); // durable, before what the links led through moves
   }
-  for (const name of inTheWay) await disk.rename(join(directory, name), join(directory, hiddenName('former')));
+  for (const name of inTheWay) {
+    const path = join(directory, name);
+    const count = await disk.readdir(path, { recursive: true }).then(
+      ({ length }) => length,
+      () => undefined,
+    );
+    await disk.rename(path, join(directory, hiddenName('former')));
+    onCleared?.({ path, count });
+  }
   return inTheWay.length > 0;
 }
 

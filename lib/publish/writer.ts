@@ -20,7 +20,7 @@ import type { Entries } from '../store/store.ts';
 import { attempt, realDisk, unlessAbsent, type Disk } from '../disk/disk.ts';
 import { directoryMode, ensureDirectory, syncDirectory, writeNewFile } from '../disk/files.ts';
 import { namesProblem, nameProblem } from './file-names.ts';
-import { hiddenName, makeRoom } from './make-room.ts';
+import { type Cleared, hiddenName, makeRoom } from './make-room.ts';
 import { asEntries, dataLink, isCurrent, type ObjectDirectory, scan, type Scan, visibleContent } from './scan.ts';
 
 export type FileMode = 0o600 | 0o644;
@@ -29,6 +29,8 @@ export interface Publication extends ObjectDirectory {
   readonly entries: Entries;
   readonly mode: FileMode;
   readonly now?: () => Date;
+  /** Of each directory that lay where a link belongs, and is gone with all that was in it. */
+  readonly onCleared?: (cleared: Cleared) => void;
 }
 
 export type PublishOutcome = 'written' | 'unchanged' | 'repaired';
@@ -40,7 +42,7 @@ type Writing = Required<Publication>;
  * (names) and WriteFailed; after both, the last good files are still in use.
  */
 export async function publish(publication: Publication, scanned?: Scan): Promise<PublishOutcome> {
-  const writing: Writing = { disk: realDisk, now: () => systemClock.now(), ...publication };
+  const writing: Writing = { disk: realDisk, now: () => systemClock.now(), onCleared: () => undefined, ...publication };
   const { disk, directory, what, entries } = writing;
   checkNames(writing); // 1
   return attempt({ code: 'WriteFailed', action: 'publish', what, directory }, async () => {

@@ -108,8 +108,8 @@ async function step({ artefact, decision, results, material, execution }: Step):
       keyFor(pair, algorithmOf(pair, execution, like), execution);
     const lost = (name: string): boolean => usableCertificates(gathered.facts.get(name)).length === 0;
     const { backups, signerCopies } = gathered;
-    const { origin } = decision;
-    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, origin };
+    const { origin, holder } = decision;
+    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, origin, holder };
     const { answer } = execution.sources?.get(artefact.name) ?? {};
     const brought = origin === 'fetch' && answer !== undefined && !('problem' in answer) ? answer : undefined;
     const issued = brought === undefined ? await make(artefact, from) : pairMaterial(brought);

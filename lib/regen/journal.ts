@@ -256,6 +256,7 @@ function isPair({ kind }: ResolvedArtefact): boolean {
 const originEvents: Partial<Readonly<Record<Origin, LogEvent>>> = {
   fetch: 'pair.brought',
   putBack: 'signer.restored',
+  sibling: 'signer.restored',
   follow: 'signer.restored',
   ownKey: 'signer.renewed',
 };

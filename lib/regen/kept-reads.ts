@@ -45,7 +45,8 @@ export class KeptReads {
         const there = found.get(name);
         if (there === undefined || isFile(location)) return [];
         const earlier = before.get(location);
-        return [[location, earlier?.found === there ? earlier : { found: there, at: readAt }]];
+        const next: Kept = { found: { ...there, isEarlier: true }, at: readAt };
+        return [[location, earlier?.found === there ? earlier : next]];
       }),
     );
   }

@@ -89,7 +89,7 @@ export function repair(run: RegenRun, summaryLoggedAt: Date | undefined): Promis
 }
 
 /** The same with the answers of the sources. Another run may have the files by now: the next one asks again. */
-export async function repairAgain(run: RegenRun): Promise<RegenReport> {
+export async function repairFetched(run: RegenRun): Promise<RegenReport> {
   const { report: before } = run;
   try {
     const after = await repair(run, before.summaryLoggedAt);

@@ -12,7 +12,7 @@ import { waitAtMost } from '../retry.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
 import { hostIdentity } from './host-identity.ts';
-import { isByHand, type RegenRun, repair, repairAgain, restartsOf } from './regen-run.ts';
+import { isByHand, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
 import type { Connected, Runtime } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
 
@@ -66,7 +66,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
       const { askSources } = await import('./other-clusters.ts');
       const answers = await askSources({ ...mode, dryRun: runtime.dryRun }, wanted(run), runtime);
       run.sources = new Map([...(run.sources ?? []), ...answers]);
-      run.report = await repairAgain(run);
+      run.report = await repairFetched(run);
     },
   },
   {

@@ -9,6 +9,7 @@ const renewals = {
   ownKey: 'renewed with its own key',
   follow: 'replaced by its successor',
   putBack: 'put back',
+  sibling: 'put back',
   authority: 'given the new CA',
   fetch: 'brought from its source',
 } as const satisfies Readonly<Record<Origin, string>>;

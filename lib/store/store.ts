@@ -65,6 +65,8 @@ export interface Metadata {
 /** What a read found. `version` is opaque: a resourceVersion, or a digest of the bytes on disk. */
 export interface Found extends Material {
   readonly version: string;
+  /** An earlier look has read it, and this one has not: it says nothing of what became of it since. */
+  readonly isEarlier?: true;
   /** Why it cannot be understood as a whole, where that is more than what its entries show (a kubeconfig without user). */
   readonly problem?: string | undefined;
   /** Of a kubeconfig: why it is others' and never written: an exec plugin, a token, another cluster, another document. */

@@ -6,6 +6,7 @@ import { apiKinds } from '../kube/resources.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import type { Log, LogFields, Running } from '../log.ts';
 import type { Metrics } from '../metrics.ts';
+import type { Cleared } from '../publish/make-room.ts';
 import { namesStamp, scan, type Scan } from '../publish/scan.ts';
 import { prune } from '../publish/writer.ts';
 import { backoffMs, Wake } from '../retry.ts';
@@ -68,7 +69,10 @@ export class ObjectSync {
   #status: SyncStatus;
   /** The resourceVersion whose content is on disk, as far as known. */
   #published: string | undefined;
-  /** Of the names on disk, as the last pass has left them; undefined while one runs, or has failed. */
+  /**
+   * Of the names on disk before the last pass looked at them: what vanished while it ran shows, and after a pass that wrote
+   * another one confirms it. Undefined while one runs, or has failed.
+   */
   #stamp: string | undefined;
   #pruned = false;
   #failures = 0;
@@ -136,14 +140,16 @@ export class ObjectSync {
     const { clock, signal, metrics } = this.#options;
     const began = clock.now().getTime();
     this.#stamp = undefined;
+    const stamp = namesStamp(this.#options.object.directory);
     try {
       const [known, published] = [this.#known, this.#published];
       const scanned = await this.#scan();
-      const result = await syncObject({ ...this.#options, scanned, suggested, known, asks, published });
+      const onCleared = (cleared: Cleared): void => this.#cleared(cleared);
+      const result = await syncObject({ ...this.#options, scanned, suggested, known, asks, published, onCleared });
       this.#known = result.known;
       if (this.#newest === suggested) this.#newest = { version: result.resourceVersion };
       this.#failures = 0;
-      this.#stamp = namesStamp(this.#options.object.directory);
+      this.#stamp = stamp;
       this.#report(result, clock.now().getTime() - began);
     } catch (err) {
       if (signal.aborted) return;
@@ -172,6 +178,12 @@ export class ObjectSync {
     // What cannot be removed keeps no renewed content from its readers; publish, which removes it last, says why.
     this.#pruned = await isDone(prune(object, scanned));
     return scanned.leftovers.length === 0 ? scanned : look();
+  }
+
+  #cleared({ path, count }: Cleared): void {
+    const lost = count === undefined ? 'all that lay in it' : `${count} files and directories`;
+    const message = `a directory lay where a file belongs: it was taken away, ${lost} with it; no copy is kept`;
+    this.#log.warn('sync.repaired', { path, message });
   }
 
   #report(result: PassResult, duration: number): void {

@@ -8,7 +8,7 @@ import type { Running } from '../log.ts';
 import { namesProblem } from '../publish/file-names.ts';
 import { holdsOnlyPartsOf, readPublished, type Scan } from '../publish/scan.ts';
 import { unpublish } from '../publish/unpublish.ts';
-import { compare, publish, type PublishOutcome } from '../publish/writer.ts';
+import { compare, type Publication, publish, type PublishOutcome } from '../publish/writer.ts';
 import type { Entries } from '../store/store.ts';
 import { contentRead, type KnownContent, nothingInApi, type ObjectContent, recall, remember } from './known-content.ts';
 import { factsOf, type ApiObject } from './material.ts';
@@ -21,6 +21,7 @@ export interface PassContext extends Pick<Running, 'clock' | 'signal'> {
   readonly dryRun: boolean;
   /** Takes the lock of the destination, unless it is held. Throws AlreadyRunning, WriteFailed. */
   readonly hold: () => Promise<void>;
+  readonly onCleared?: Publication['onCleared'];
 }
 
 /** What the watch said last: no version: the object is gone. */
@@ -125,12 +126,12 @@ async function diskFacts({ object, scanned }: Pass, entries: Entries, material: 
 }
 
 async function act(pass: Pass, { decision, content, material }: Look): Promise<PassResult> {
-  const { object, scanned, clock, dryRun, hold } = pass;
+  const { object, scanned, clock, dryRun, hold, onCleared } = pass;
   const { version: resourceVersion, entries } = content;
   const facts = { resourceVersion, notAfter: lastEnd(material), known: remember(content) };
   if (!dryRun && isChange(decision)) await hold();
   if (decision.action === 'write') {
-    const publication = { ...object, entries, now: () => clock.now() };
+    const publication = { ...object, entries, now: () => clock.now(), ...(onCleared && { onCleared }) };
     const outcome = dryRun ? (await compare(publication, scanned)).difference : await publish(publication, scanned);
     return { ...facts, ...decision, outcome };
   }

@@ -18,15 +18,17 @@ export interface Expired {
   readonly key: KeyObject;
 }
 
-export const byHandAdvice = `run "${nextCommand('worker NODE')}" on a control-plane node and bring its file here, or join this machine again`;
+/** `node`: where it is known. */
+export const byHandAdvice = (node = 'NODE'): string =>
+  `run "${nextCommand(`worker ${node}`)}" on a control-plane node and bring its file here, or join this machine again`;
 
 /** Undefined while the certificate is valid. Throws MaterialInvalid for one of which nothing can be proven. */
 export function expiredAt(entries: Entries | undefined, location: DiskLocation, now: Date): Expired | undefined {
   const what = locationText(location);
-  const refuse = (problem: string): RecoveryError =>
+  const refuse = (problem: string, node?: string): RecoveryError =>
     new RecoveryError(
       'MaterialInvalid',
-      `Cannot renew the kubelet's certificate in ${what}: ${problem}; ${byHandAdvice}`,
+      `Cannot renew the kubelet's certificate in ${what}: ${problem}; ${byHandAdvice(node)}`,
     );
   const { [certificateKey]: certificate, [privateKeyKey]: keyPem } = entries ?? {};
   if (certificate === undefined) throw refuse('there is none: its file is absent, empty or holds something else');
@@ -39,8 +41,8 @@ export function expiredAt(entries: Entries | undefined, location: DiskLocation, 
     throw refuse(`it is that of "${leaf.facts.subject}", wanted one of a node (CN=${nodePrefix}..., O=${nodesGroup})`);
   }
   const key = keyPem && unlessUnreadable(() => parsePrivateKey(keyPem, what));
-  if (key === undefined) throw refuse('it has expired, and there is no key that can be used beside it');
-  if (!keyMatches(leaf, key)) throw refuse('it has expired, and the key beside it belongs to another one');
+  if (key === undefined) throw refuse('it has expired, and there is no key that can be used beside it', node);
+  if (!keyMatches(leaf, key)) throw refuse('it has expired, and the key beside it belongs to another one', node);
   return { node, leaf, key };
 }
 
@@ -53,10 +55,18 @@ function unlessUnreadable<T>(read: () => T): T | undefined {
   }
 }
 
-/** Why an issued certificate is not the one that was asked for; undefined: it is. */
-export function issuedProblem(issued: Uint8Array, { leaf, key }: Expired, now: Date): string | undefined {
+/** What was issued, where it can be read; and why it is not what was asked for, where that is so. */
+export interface IssuedBytes {
+  readonly made?: Certificate;
+  readonly problem?: string | undefined;
+}
+
+export function judgeIssuedBytes(issued: Uint8Array, expired: Expired, now: Date): IssuedBytes {
   const made = unlessUnreadable(() => parseCertificates(issued, 'answer')[0]);
-  if (made === undefined) return 'it cannot be read';
+  return made === undefined ? { problem: 'it cannot be read' } : { made, problem: differenceOf(made, expired, now) };
+}
+
+function differenceOf(made: Certificate, { leaf, key }: Expired, now: Date): string | undefined {
   const { commonName, organizations, notAfter, usages } = made.facts;
   if (!keyMatches(made, key)) return 'it is for another key';
   if (commonName !== leaf.facts.commonName || organizations.join() !== leaf.facts.organizations.join()) {

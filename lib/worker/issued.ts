@@ -5,8 +5,7 @@ import { createHash } from 'node:crypto';
 import { isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { resourcePath } from '../kube/resources.ts';
-import { parseCertificates } from '../pki/certificate.ts';
-import { type Expired, issuedProblem } from './expiry.ts';
+import { type Expired, judgeIssuedBytes } from './expiry.ts';
 
 /** Opens a connection as who has this pair, PEM. Sends nothing yet. */
 export type ConnectAs = (pair: { readonly cert: Buffer; readonly key: Buffer }) => Promise<KubeConnection>;
@@ -28,12 +27,10 @@ export async function judgeIssued(
   expired: Expired,
   trial: IssuedTrial,
 ): Promise<Buffer | { readonly problem: string }> {
-  const wrong = issuedProblem(issued, expired, trial.now);
-  if (wrong === 'it cannot be read') return { problem: wrong };
-  const [made] = parseCertificates(issued, 'answer');
-  if (made === undefined) return { problem: 'it cannot be read' };
+  const { made, problem: wrong = '' } = judgeIssuedBytes(issued, expired, trial.now);
+  if (made === undefined) return { problem: wrong };
   const leaf = Buffer.from(made.pem);
-  const problem = wrong ?? (await refusalOf(leaf, expired, trial));
+  const problem = wrong === '' ? await refusalOf(leaf, expired, trial) : wrong;
   return problem === undefined ? leaf : { problem: `signed by "${made.facts.issuer}", ${problem}` };
 }
 

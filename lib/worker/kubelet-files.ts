@@ -28,7 +28,7 @@ export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation
   const refuse = (problem: string): RecoveryError =>
     new RecoveryError('ConfigInvalid', `Cannot renew the kubelet's certificate: ${what} ${problem}`);
   const view = readKubeconfigView(kubeletConf, bytes, {});
-  if ('problem' in view) throw refuse(`cannot be used, ${view.problem}; ${byHandAdvice}`);
+  if ('problem' in view) throw refuse(`cannot be used, ${view.problem}; ${byHandAdvice()}`);
   if ('foreign' in view) throw refuse(`is not that of a kubelet with a certificate, ${view.foreign}`);
   const { certificate, key } = view;
   if (certificate.kind === 'file' && key.kind === 'file') {

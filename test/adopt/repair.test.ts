@@ -73,7 +73,7 @@ describe('runRepair()', () => {
       'manifest.drifted kube-scheduler',
       'manifest.waiting ',
     ]);
-    expect(told[1]?.['message']).toContain('To keep it as it is, run "kube-cert-recovery uninstall adopt", or remove');
+    expect(told[1]?.['message']).toContain(`run "kube-cert-recovery uninstall adopt --out=${directory}", or remove`);
     expect(told[1]?.['message']).toContain(`"${adoptionFile(directory)}"`);
     expect(told[2]).toMatchObject({ level: 'info', message: expect.stringContaining('no API server answers') });
   });

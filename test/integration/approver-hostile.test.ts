@@ -20,7 +20,7 @@ import {
   text,
   wish,
 } from '../support/certificates/request-forms.ts';
-import { ApproverWorld, csrCollection, type Identity, type Sent } from '../support/cluster/approver-world.ts';
+import { ApproverWorld, csrCollection, type Identity, peakMiB, type Sent } from '../support/cluster/approver-world.ts';
 import type { Tool } from '../support/cluster/recovery-world.ts';
 import { eventually } from '../support/eventually.ts';
 
@@ -48,6 +48,8 @@ const identities: Record<string, Identity> = {};
 let world: ApproverWorld;
 const renewing: NodeJS.Timeout[] = [];
 let tool: Tool;
+/** MiB of the approver before it met any of these. */
+let usual: number;
 
 const organization = 'O=system:nodes';
 const openssl = (options: Partial<RequestOptions>) => (): Promise<string> => kubeletRequest('panda', options);
@@ -252,6 +254,7 @@ beforeAll(async () => {
   tool = world.start();
   await world.ask('newcomer-first', 'newcomer');
   await world.issued('newcomer-first');
+  usual = await peakMiB(tool.pid);
   // This machine's own is fresh for a minute.
   for (const name of ['lively', 'panda']) {
     const spec = () => ({ holderIdentity: name, leaseDurationSeconds: 40, renewTime: microTime(new Date()) });
@@ -324,6 +327,17 @@ it('of other signers nothing is said, and nothing becomes of them', async () => 
     expect(linesOf(nameOf(one)), one.what).toEqual([]);
     expect((await world.csr(nameOf(one))).status, one.what).toEqual({});
   }
+});
+
+it('is told of twenty requests as large as the API takes them, in at most 60 MB more', async () => {
+  const pem = await padded(1_000_000)();
+  const metadata = { annotations: { padding: 'x'.repeat(250_000) } };
+  const all = Array.from({ length: 20 }, (_, at) => `largest-${at}`);
+  for (const name of all) await world.send({ name, token: world.tokens.bootstrapper, pem, metadata });
+  await eventually(() => expect(all.filter((name) => linesOf(name).length === 0)).toEqual([]));
+  const peak = await peakMiB(tool.pid);
+  console.log(`peak ${peak.toFixed()} MiB, before ${usual.toFixed()} MiB`);
+  expect(peak - usual).toBeLessThan(60);
 });
 
 it('approves the own node after all of them, and has denied and failed nothing', async () => {

@@ -1,16 +1,15 @@
 // The commands of docs/kubeadm.md, run as they are written, in their order, on files that the real kubeadm has made. They
 // find these where a machine has them: in a mount namespace with an /etc, a /var/lib and a /run of its own. systemd does
 // not run there; what the units do on a machine where it runs is told by test/e2e.
-import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { copyFile, mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
-import { blocks, firstCodes, page, root as project, section } from '../docs/markdown.ts';
+import { blocks, firstCodes, page, section } from '../docs/markdown.ts';
 import { createLeaf } from '../support/certificates/certificates.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
-import { asRoot, unseen } from '../support/cluster/namespaces.ts';
+import { onMachine } from '../support/cluster/machine-shell.ts';
 
 const text = page('docs/kubeadm.md');
 const commands = blocks(text).flatMap(({ language, text: command }) => (language === 'sh' ? [command.trim()] : []));
@@ -25,27 +24,8 @@ beforeAll(async () => {
 });
 afterAll(() => machine?.[Symbol.asyncDispose]());
 
-/** Whoever is not root becomes it in a user namespace. */
-/** A PID namespace too: a kubeadm that runs elsewhere on this machine is no other writer of these files. */
-const namespaces = [...asRoot, '--mount', '--net', ...unseen];
-const place = `set -e
-mount -t tmpfs tmpfs /run
-mount -t tmpfs tmpfs /etc
-mkdir /etc/kubernetes && mount --bind "$1/etc/kubernetes" /etc/kubernetes
-mount --bind "$1/var/lib" /var/lib
-`;
-
 /** The command as it is written, on the machine. */
-function run(command: string): Promise<Outcome> {
-  const { NODE_EXTRA_CA_CERTS: _own, ...env } = process.env;
-  const args = [...namespaces, 'sh', '-c', `${place}${command}`, 'sh', machine.root];
-  const options = { env: { ...env, PATH: `${join(project, 'dist')}:${process.env['PATH'] ?? ''}` } };
-  return new Promise((resolve) => {
-    execFile('unshare', args, options, (err, stdout, stderr) => {
-      resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 });
-    });
-  });
-}
+const run = (command: string): Promise<Outcome> => onMachine(machine.root, command);
 
 /** Every file of the machine by the digest of its content. */
 async function files(): Promise<Readonly<Record<string, string>>> {

@@ -1,16 +1,15 @@
 // Renewal before expiry on files that the real kubeadm has made with a short life: by the commands of
 // docs/renew-before-expiry.md and docs/instead-of-cron.md, as they are written, and by a run of mode regen. The files lie
 // where a machine has them, in a mount namespace; systemd does not run there.
-import { execFile } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseToolConfig } from '../../lib/config/load.ts';
 import { installedPresets, presetNames } from '../../lib/inventory/preset.ts';
-import { blocks, page, root as project } from '../docs/markdown.ts';
+import { blocks, page } from '../docs/markdown.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
-import { asRoot, unseen } from '../support/cluster/namespaces.ts';
+import { onMachine } from '../support/cluster/machine-shell.ts';
 
 const day = 86_400_000;
 const pages = ['docs/renew-before-expiry.md', 'docs/instead-of-cron.md'];
@@ -33,25 +32,10 @@ async function another(): Promise<KubeadmMachine> {
   return machine;
 }
 
-const namespaces = [...asRoot, '--mount', '--net', ...unseen];
-const place = `set -e
-mount -t tmpfs tmpfs /run
-mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized
-mount -t tmpfs tmpfs /etc
-mkdir /etc/kubernetes && mount --bind "$1/etc/kubernetes" /etc/kubernetes
-mount --bind "$1/var/lib" /var/lib
-`;
-
-function run(machine: KubeadmMachine, command: string): Promise<Outcome> {
-  const { NODE_EXTRA_CA_CERTS: _own, ...env } = process.env;
-  const options = { env: { ...env, TZ: 'UTC', PATH: `${join(project, 'dist')}:${process.env['PATH'] ?? ''}` } };
-  const args = [...namespaces, 'sh', '-c', `${place}${command}`, 'sh', machine.root];
-  return new Promise((resolve) => {
-    execFile('unshare', args, options, (err, stdout, stderr) => {
-      resolve({ stdout, stderr, code: err === null ? 0 : typeof err.code === 'number' ? err.code : -1 });
-    });
-  });
-}
+/** Its clock is synchronised. */
+const place = 'mkdir -p /run/systemd/timesync && touch /run/systemd/timesync/synchronized\n';
+const run = (machine: KubeadmMachine, command: string): Promise<Outcome> =>
+  onMachine(machine.root, command, { place, env: { TZ: 'UTC' } });
 
 const once = 'kube-cert-recovery --mode=regen --once --preset=kubeadm';
 const events = ({ stderr }: Outcome, event: string): readonly string[] =>

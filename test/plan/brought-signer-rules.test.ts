@@ -76,8 +76,48 @@ const beside: Resolved = {
 const another = ca('root', [-60, -1], { commonName: 'n_root@1780272000', subject: 'CN=n_root@1780272000' });
 const leafOfAnother = present(leaf('leaf', [-31, -1], 'root', { issuer: another.subject }));
 const swapped = { root: present(another), 'root-bundle': present(another), target: leafOfAnother };
+const sibling = {
+  ...signer,
+  name: 'sibling',
+  adoptedFrom: 'ca',
+  location: { kind: 'secret', namespace: 'n', name: 'sibling' },
+} as const;
+const siblings: Resolved = { ...adopted, artefacts: [sibling, ...adopted.artefacts] };
 
 const rows: Row[] = [
+  ...([absent, broken('keyAbsent', theirs), broken('unreadable'), present(ca('other', [-60, -1]))] as const).map(
+    (lost, index): Row => ({
+      name: `a sibling has it with its key (${index})`,
+      change: { ...trusted(theirs), signer: lost, sibling: present(theirs) },
+      resolved: siblings,
+      want: `renew ${['Absent', 'Unreadable', 'Unreadable', 'Expired'][index]}`,
+      says: ['put back', 'as sibling has it'],
+    }),
+  ),
+  {
+    name: 'a sibling has it without its key',
+    change: { ...trusted(theirs), signer: absent, sibling: broken('keyAbsent', theirs) },
+    resolved: siblings,
+    want: 'blocked NotOurs',
+  },
+  {
+    name: 'a sibling has another one',
+    change: { ...trusted(theirs), signer: absent, sibling: present(ca('another', [-1, 3649])) },
+    resolved: siblings,
+    want: 'blocked NotOurs',
+  },
+  {
+    name: 'an intermediate CA that its root does not vouch for any more, and a sibling that is the same',
+    resolved: { ...intermediate, artefacts: [sibling, ...intermediate.artefacts] },
+    change: {
+      ...trusted(theirs),
+      signer: present({ ...theirs, signedBy: ['gone'] }),
+      sibling: present({ ...theirs, signedBy: ['gone'] }),
+      root,
+      'root-bundle': root,
+    },
+    want: 'blocked NotOurs',
+  },
   {
     name: 'its Secret is deleted: the bundle still holds it',
     change: { ...trusted(theirs), signer: absent },

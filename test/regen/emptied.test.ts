@@ -1,4 +1,5 @@
-// A bundle of others that somebody has emptied: nothing valid that was taken from it goes with it, and it is named.
+// What others take away: a bundle of theirs that was emptied takes nothing valid with it, and is named; a CA that they
+// brought comes back from where it still is.
 import { expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
@@ -19,9 +20,9 @@ const copy = {
   readers: [],
   of: theirs.name,
 } satisfies ResolvedArtefact;
-const resolved: Resolved = { name: 'given', artefacts: [theirs, signer, bundle, both, copy, target] };
+const given: Resolved = { name: 'given', artefacts: [theirs, signer, bundle, both, copy, target] };
 
-const run = (store: MemoryStore): Promise<RegenReport> =>
+const run = (store: MemoryStore, resolved = given): Promise<RegenReport> =>
   runRegen(
     regenOptions({
       resolved,
@@ -46,20 +47,23 @@ it.each([
 ])('a bundle of others that was emptied $name takes nothing valid with it', async ({ entries, says }) => {
   const at = systemClock.now();
   const [notBefore, notAfter] = [-3_600_000, 3_600_000].map((ms) => new Date(at.getTime() + ms)) as [Date, Date];
-  const given = (await authority({ notBefore, notAfter, at })).certificate.pem.trim();
+  const held = (await authority({ notBefore, notAfter, at })).certificate.pem.trim();
   const store = new MemoryStore();
-  store.put(theirs.location, { entries: { [caBundleKey]: Buffer.from(given) }, annotations: {} });
+  store.put(theirs.location, { entries: { [caBundleKey]: Buffer.from(held) }, annotations: {} });
   expect(await run(store)).toMatchObject({ converged: true });
-  for (const one of [both, copy]) expect(textOf(store, one), one.name).toContain(given);
+  for (const one of [both, copy]) expect(textOf(store, one), one.name).toContain(held);
   store.put(theirs.location, { entries, annotations: {} });
   // What is composed of it is written anew for another reason.
   store.put(signer.location, undefined);
   const { artefacts } = await run(store);
   expect(textOf(store, both).match(/BEGIN/g)).toHaveLength(3);
-  for (const one of [both, copy]) expect(textOf(store, one), one.name).toContain(given);
+  for (const one of [both, copy]) expect(textOf(store, one), one.name).toContain(held);
   const told = artefacts.find(({ artefact }) => artefact === theirs.name);
   expect(told).toMatchObject({ action: 'keep', reason: 'NotOurs' });
   expect(told?.message).toContain(says);
+  expect(told?.message).toContain(
+    'put a CA into it, or delete the ConfigMap, so that whoever maintains it makes it again',
+  );
   // Nor is a copy made of nothing.
   store.put(copy.location, undefined);
   const after = await run(store);
@@ -67,4 +71,25 @@ it.each([
     action: 'blocked',
     err: undefined,
   });
+});
+
+it('a CA that others brought, and whose Secret was deleted, is put back from a sibling with its key', async () => {
+  const at = systemClock.now();
+  const [notBefore, notAfter] = [-3_600_000, 10 * 86_400_000].map((ms) => new Date(at.getTime() + ms)) as [Date, Date];
+  const { certificate, key } = await authority({ commonName: 'kubernetes', notBefore, notAfter, at });
+  const entries = {
+    'tls.crt': Buffer.from(certificate.pem),
+    'tls.key': Buffer.from(key.export({ type: 'pkcs8', format: 'pem' })),
+  };
+  const secret = (name: string) => ({ kind: 'secret', namespace: 'n', name }) as const;
+  const sibling = { ...signer, name: 'sibling', location: secret('sibling') } as const;
+  const own: Resolved = { name: 'adopted', artefacts: [signer, sibling, bundle, target] };
+  const store = new MemoryStore();
+  for (const { location } of [signer, sibling]) store.put(location, { entries, annotations: {} });
+  expect(await run(store, own)).toMatchObject({ converged: true });
+  const leaf = store.peek(target.location)?.entries;
+  store.put(signer.location, undefined);
+  expect(await run(store, own)).toMatchObject({ converged: true, writes: 1 });
+  expect(store.peek(signer.location)?.entries).toEqual(entries);
+  expect(store.peek(target.location)?.entries).toEqual(leaf);
 });

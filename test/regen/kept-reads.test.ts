@@ -1,9 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { RecoveryError } from '../../lib/errors.ts';
 import type { Location, Resolved } from '../../lib/inventory/model.ts';
+import type { Facts } from '../../lib/plan/facts.ts';
+import { gather } from '../../lib/plan/gather.ts';
 import { KeptReads } from '../../lib/regen/kept-reads.ts';
 import { withKnownEntries } from '../../lib/regen/known-entries.ts';
 import type { Found, Store } from '../../lib/store/store.ts';
+import { authority } from '../pki/authority.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const { signal } = new AbortController();
@@ -60,6 +63,34 @@ describe('KeptReads', () => {
       await look(kept, failure, clock);
       expect(reads).toEqual([a, a]);
     }
+  });
+
+  it('is no evidence that anything stands still: since when it has done so begins with what is read again', async () => {
+    const clock = new FakeClock('2026-06-01T00:00:00Z');
+    const { key, certificate } = await authority({
+      notBefore: clock.now(),
+      notAfter: new Date('2027-06-01T00:00:00Z'),
+    });
+    const entries = {
+      'tls.crt': Buffer.from(certificate.pem),
+      'tls.key': Buffer.from(key.export({ type: 'pkcs8', format: 'pem' })),
+    };
+    const kept = new KeptReads(counting({ ...found, entries }).store, clock);
+    let previous: Facts = new Map();
+    const since = async (failure?: RecoveryError): Promise<Date | undefined> => {
+      const one = { ...resolved, artefacts: resolved.artefacts.slice(0, 1) };
+      const gathered = await gather({ resolved: one, store: kept.store, signal, now: clock.now(), previous });
+      kept.keep(resolved, { ...gathered, failures: new Map(failure && [['b', failure]]) });
+      previous = gathered.facts;
+      const fact = previous.get('a');
+      return fact?.state === 'present' ? fact.since : undefined;
+    };
+    await since(slow);
+    clock.advance(5000);
+    expect(await since()).toEqual(clock.now()); // from what the first one kept
+    const began = clock.now();
+    clock.advance(5000);
+    expect(await since()).toEqual(began);
   });
 
   it('keeps nothing of what was written', async () => {

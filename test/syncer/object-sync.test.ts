@@ -1,5 +1,5 @@
 // What people are told of one object. The API is a function here: what it answers is not what is tested.
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
@@ -19,14 +19,18 @@ let lines: Record<string, unknown>[];
 let events: string[];
 let counted: string[];
 let inApi: ApiObject | undefined;
+/** While the API is asked. */
+let meanwhile: () => Promise<void>;
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'object-sync-'));
   [clock, lines, events, counted, inApi] = [new FakeClock(), [], [], [], undefined];
+  meanwhile = () => Promise.resolve();
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
 const request = async ({ path }: { readonly path: string }): Promise<unknown> => {
   if (path.includes('?')) return { items: [] };
+  await meanwhile();
   if (inApi === undefined) throw new RecoveryError('KubeNotFound', 'absent');
   return inApi;
 };
@@ -103,15 +107,58 @@ it.each([
   await clock.waiting();
   const path = join(directory, 'configmaps', 'x', 'key');
   expect(await readFile(path, 'utf8')).toBe('one');
-  sync.look();
-  await setImmediate();
-  expect(clock.sleeping).toBe(1); // nothing has happened
+  for (const wakes of [true, false]) {
+    sync.look();
+    await setImmediate();
+    // Once for what the pass itself has written, then nothing has happened.
+    if (wakes) await clock.waiting();
+    else expect(clock.sleeping).toBe(1);
+  }
   await rm(gone(), { recursive: true });
   sync.look();
   while (lines.filter(({ event }) => event === 'sync.written').length < 2) await setImmediate();
   expect(await readFile(path, 'utf8')).toBe('one');
   stop.abort();
   await running;
+});
+
+it('look() wakes the loop of an object whose file has vanished while its pass was asking the API', async () => {
+  const stop = new AbortController();
+  const sync = syncOf(false, stop.signal);
+  inApi = content('one', '1');
+  sync.offer('1');
+  const running = sync.run();
+  await clock.waiting();
+  const path = join(directory, 'configmaps', 'x', 'key');
+  meanwhile = async () => {
+    meanwhile = () => Promise.resolve();
+    await rm(path);
+  };
+  inApi = content('one', '2');
+  sync.offer('2');
+  while (sync.status.resourceVersion !== '2') await setImmediate();
+  await clock.waiting();
+  sync.look();
+  await setImmediate();
+  await clock.waiting();
+  expect(await readFile(path, 'utf8').catch(String)).toBe('one');
+  stop.abort();
+  await running;
+});
+
+it('a directory that is taken away because a file belongs there is told, with how much lay in it', async () => {
+  const path = join(directory, 'configmaps', 'x', 'key');
+  await mkdir(join(path, 'deep'), { recursive: true });
+  await writeFile(join(path, 'deep', 'a'), '');
+  await writeFile(join(path, 'b'), '');
+  await pass(syncOf(false), content('one', '1'));
+  expect(await readFile(path, 'utf8')).toBe('one');
+  expect(told()).toEqual(['warn sync.repaired', 'info sync.written']);
+  expect(lines[0]).toMatchObject({
+    path,
+    message:
+      'a directory lay where a file belongs: it was taken away, 3 files and directories with it; no copy is kept',
+  });
 });
 
 it('what nobody here makes is demanded at once', async () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Entries } from '../../lib/store/store.ts';
 import { generateKey } from '../../lib/pki/key.ts';
-import { expiredAt, issuedProblem } from '../../lib/worker/expiry.ts';
+import { expiredAt, judgeIssuedBytes } from '../../lib/worker/expiry.ts';
 import { nodePair, type NodePairOptions } from './node-pair.ts';
 
 const location = { kind: 'combinedPem', file: '/pki/kubelet-client-current.pem' } as const;
@@ -74,7 +74,7 @@ describe('expiredAt()', () => {
   });
 });
 
-describe('issuedProblem()', () => {
+describe('judgeIssuedBytes()', () => {
   const now = new Date('2026-03-02T00:00:00Z');
   const dates = { notBefore: new Date('2026-03-01T00:00:00Z'), notAfter: new Date('2027-03-01T00:00:00Z') };
   const asked = async () => {
@@ -83,7 +83,10 @@ describe('issuedProblem()', () => {
   };
   it('takes the same name for the same key', async () => {
     const { certificate } = await nodePair(dates);
-    expect(issuedProblem(Buffer.from(certificate.pem), await asked(), now)).toBeUndefined();
+    expect(judgeIssuedBytes(Buffer.from(certificate.pem), await asked(), now)).toMatchObject({
+      made: { pem: certificate.pem },
+      problem: undefined,
+    });
   });
 
   it.each<readonly [string, NodePairOptions, RegExp]>([
@@ -94,10 +97,10 @@ describe('issuedProblem()', () => {
     ['what has expired', {}, /^it has expired at 2026-02-01/],
   ])('refuses %s', async (_name, options, message) => {
     const { certificate } = await nodePair(options);
-    expect(issuedProblem(Buffer.from(certificate.pem), await asked(), now)).toMatch(message);
+    expect(judgeIssuedBytes(Buffer.from(certificate.pem), await asked(), now).problem).toMatch(message);
   });
 
   it('refuses what is no certificate', async () => {
-    expect(issuedProblem(Buffer.from('x'), await asked(), now)).toBe('it cannot be read');
+    expect(judgeIssuedBytes(Buffer.from('x'), await asked(), now)).toEqual({ problem: 'it cannot be read' });
   });
 });
