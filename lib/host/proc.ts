@@ -1,7 +1,7 @@
 // What the kernel tells of processes and of this machine (proc(5)). Reads are synchronous: /proc is memory, and each of
 // them is shorter than a round through the thread pool. A process that ends meanwhile is left out, one that hides its
 // mounts counts as none of ours.
-import { readdirSync, readFileSync, realpathSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync, readSync, realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { placeOf, type MountedPlace } from './mounts.ts';
@@ -36,6 +36,27 @@ export function procText(path: string): string | undefined {
   }
 }
 
+/** Anybody may start a thousand processes with two megabytes each in their command line and in their environment. */
+const mostWords = 128 * 1024;
+
+/** What such a list begins with; empty where it cannot be read. */
+function procWords(path: string): readonly string[] {
+  try {
+    const file = openSync(path, 'r');
+    try {
+      const bytes = Buffer.alloc(mostWords);
+      let size = 0;
+      // Of /proc no read gives more than a page or so.
+      for (let read = -1; read !== 0; size += read) read = readSync(file, bytes, size, mostWords - size, null);
+      return bytes.toString('utf8', 0, size).replace(/\0$/, '').split('\0');
+    } finally {
+      closeSync(file);
+    }
+  } catch {
+    return [''];
+  }
+}
+
 /** Of all processes that can be seen. Throws ReadFailed. */
 export function processIds(procDir = '/proc'): readonly number[] {
   try {
@@ -48,13 +69,14 @@ export function processIds(procDir = '/proc'): readonly number[] {
 
 /** The command line; one empty word where there is none. */
 export function argvOf(pid: number, procDir = '/proc'): readonly string[] {
-  return (procText(`${procDir}/${pid}/cmdline`) ?? '').replace(/\0$/, '').split('\0');
+  return procWords(`${procDir}/${pid}/cmdline`);
 }
 
 /** With which it was started; empty where it cannot be read. */
 export function environOf(pid: number): ReadonlyMap<string, string> {
-  const lines = (procText(`/proc/${pid}/environ`) ?? '').split('\0');
-  return new Map(lines.map((line) => [line.replace(/=.*$/s, ''), line.replace(/^[^=]*=/, '')]));
+  return new Map(
+    procWords(`/proc/${pid}/environ`).map((line) => [line.replace(/=.*$/s, ''), line.replace(/^[^=]*=/, '')]),
+  );
 }
 
 /** By what it was started as. */

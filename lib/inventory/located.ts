@@ -16,7 +16,7 @@ export function pathHere(file: string, { directories, files = {} }: PlacesHere):
   const rest = file.slice(name.length + 2);
   const directory = directories[name];
   if (rest === '') return files[name] ?? directory ?? file;
-  return directory === undefined ? file : `${directory.replace(/\/+$/, '')}${rest}`;
+  return directory === undefined ? file : `${directory.replace(/(?<!\/)\/+$/, '')}${rest}`;
 }
 
 /** What is given, else the default; a default may lie below another directory, and moves with it. */

@@ -116,7 +116,7 @@ async function outputOf(
     await Promise.race([failure, waitAtMost(afterExitMs, closed, { clock, signal })]);
     return Buffer.concat(parts);
   } finally {
-    if (child.pid !== undefined) end(-child.pid); // it leads a process group of its own (setsid(2))
+    if (child.pid !== undefined) kill(-child.pid); // it leads a process group of its own (setsid(2))
     endMarked(mark);
     child.stdout.destroy();
     child.unref();
@@ -156,12 +156,12 @@ function endMarked(mark: string): void {
     if (found.length === 0) return;
     for (const pid of found) {
       ended.add(pid);
-      end(pid);
+      kill(pid);
     }
   }
 }
 
-function end(pid: number): void {
+function kill(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {

@@ -132,11 +132,11 @@ describe('IssuedCertificates', () => {
     world.nodes.add('panda');
     await keeper.write();
     expect(world.data).toEqual({ panda: `${first} ${uidOf('panda')}` });
-    const other = { panda: `${first} ${uidOf('tiger and lion')}` };
-    world.data = other;
+    const ofAnother = { panda: `${first} ${uidOf('tiger and lion')}` };
+    world.data = ofAnother;
     keeper.see(issued('panda', '2026-03-01'), true);
     await keeper.write();
-    expect(world.data).toEqual(other);
+    expect(world.data).toEqual(ofAnother);
     expect(world.writes).toBe(2);
   });
 

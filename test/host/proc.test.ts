@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -39,6 +39,12 @@ it('argvOf() and programOf() tell what a process was started as', async () => {
   await give(8, { cmdline: '' });
   expect(argvOf(7, procDir)).toEqual(['/usr/bin/kubelet', '--kubeconfig=/a']);
   expect([7, 8, 9].map((pid) => programOf(argvOf(pid, procDir)))).toEqual(['kubelet', '', '']);
+});
+
+it('argvOf() reads no more than the beginning of a command line that has no end', async () => {
+  await give(7, { cmdline: '/usr/bin/kubeadm\0init\0' });
+  await truncate(join(procDir, '7', 'cmdline'), 3 * 2 ** 30); // a file of holes, more than a text may have
+  expect(argvOf(7, procDir).slice(0, 2)).toEqual(['/usr/bin/kubeadm', 'init']);
 });
 
 it('processIds() lists processes alone, and says where there is no /proc', async () => {

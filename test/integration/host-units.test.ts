@@ -119,12 +119,12 @@ describe('init host', () => {
       join(machine.root, 'own.yaml'),
       `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n` +
         `directories: { kubernetesDir: ${machine.path()}, pkiDir: ${machine.path('pki')} }\n` +
-        'regen: { backupDir: /srv/backups, lockDir: /run/own/lock }\n',
+        'regen: { backupDir: /data/backups, lockDir: /run/own/lock }\n',
     );
     const { exit, out, err } = await cli('init', 'host', '--dry-run', '--executable=/bin/true', '--config=own.yaml');
     expect(exit, err).toBe(0);
     expect(out).toContain(`ExecStart=/bin/true --mode=regen --once --config=${machine.root}/own.yaml --restart\n`);
-    const writable = [machine.path(), '/run', '/srv', '/var/lib/kubelet'].toSorted().map((path) => `-${path}`);
+    const writable = [machine.path(), '/data', '/run', '/var/lib/kubelet'].toSorted().map((path) => `-${path}`);
     expect(out).toContain(`ReadWritePaths=${writable.join(' ')}\n`);
   });
 

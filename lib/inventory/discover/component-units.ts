@@ -74,7 +74,7 @@ function withInstances(units: ReadonlyMap<string, string>, wanted: ReadonlySet<s
   return new Map([...units, ...instances]);
 }
 
-const templateOf = (name: string): string => name.replace(/@.+(?=\.service$)/, '@');
+const templateOf = (name: string): string => name.replace(/^([^@]*@).+(\.service)$/, '$1$2');
 
 /** Paths that a pattern of EnvironmentFile= stands for, in their order (glob(7), in the name of the file). */
 async function filesOfPattern(path: string, files: MachineFiles): Promise<readonly string[]> {

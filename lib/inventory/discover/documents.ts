@@ -90,7 +90,7 @@ function mountsOf(container: Mapping, volumes: readonly Mapping[]): readonly Mou
       if (at === undefined || volume === undefined) return [];
       const isOpen = directory === undefined || subPathExpr !== undefined;
       const hostPath = isOpen ? undefined : posix.join(directory, text(subPath) ?? '');
-      return [{ at: at.replace(/(?<=.)\/+$/, ''), hostPath }];
+      return [{ at: at.replace(/(?<=[^/])\/+$/, ''), hostPath }];
     });
 }
 

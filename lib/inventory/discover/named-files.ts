@@ -91,7 +91,7 @@ export function movedPaths(
     .toSorted((one, other) => other.from.length - one.from.length);
   return (path) => {
     const move = moves.find(({ from }) => path === from || path.startsWith(`${from}/`));
-    return move === undefined ? path : `${move.to.replace(/\/+$/, '')}${path.slice(move.from.length)}`;
+    return move === undefined ? path : `${move.to.replace(/(?<!\/)\/+$/, '')}${path.slice(move.from.length)}`;
   };
 }
 

@@ -28,7 +28,7 @@ export function isSignOfControlPlane(signs: Signs): boolean {
 
 /** A torn manifest counts where it still names its component. */
 function otherThanPod(bytes: Buffer): string | undefined {
-  const text = bytes.toString().replaceAll(/^\s*#.*$/gm, '');
+  const text = bytes.toString().replaceAll(/^[ \t]*#.*$/gm, '');
   const value = yamlMapping(text);
   const isPod = isMapping(value) && value['kind'] === 'Pod';
   return isPod || text.includes('kube-apiserver') || /^\0+$/.test(text) ? undefined : 'another document';
