@@ -90,6 +90,12 @@ export const bounds = {
     // Certificates, keys, kubeconfigs and manifests are kilobytes.
     most: { bytes: 4 * mebi },
   },
+  process: {
+    what: 'command line and environment of a process',
+    writers: 'users of the machine',
+    // Anybody may start a thousand processes with two megabytes in each.
+    most: { bytes: 128 * kibi },
+  },
   yaml: {
     what: 'a kubeconfig, a manifest',
     writers: 'who may write the file or the object',

@@ -3,6 +3,7 @@
 // mounts counts as none of ours.
 import { closeSync, openSync, readdirSync, readFileSync, readSync, realpathSync } from 'node:fs';
 import { basename } from 'node:path';
+import { bounds } from '../bounds.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { placeOf, type MountedPlace } from './mounts.ts';
 
@@ -36,8 +37,7 @@ export function procText(path: string): string | undefined {
   }
 }
 
-/** Anybody may start a thousand processes with two megabytes each in their command line and in their environment. */
-const mostWords = 128 * 1024;
+const mostWords = bounds.process.most.bytes;
 
 /** What such a list begins with; empty where it cannot be read. */
 function procWords(path: string): readonly string[] {
