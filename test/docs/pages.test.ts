@@ -351,6 +351,7 @@ async function kubeadmMessage(): Promise<string> {
     }
     await writeFile(join(proc, '4711/comm'), 'kubeadm\n');
     await writeFile(join(proc, '4711/stat'), `4711 (kubeadm) S ${'0 '.repeat(30)}`);
+    await writeFile(join(proc, '4711/status'), 'Uid:\t0\t0\t0\t0\n');
     await symlink('/usr/bin/kubeadm', join(proc, '4711/exe'));
     refuseBesideKubeadm([], proc);
     return '';
