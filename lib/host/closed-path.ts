@@ -5,6 +5,7 @@
 import { accessSync, constants, lstatSync, readlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type ErrorCode, RecoveryError, systemCode } from '../errors.ts';
+import { procText } from './proc.ts';
 
 /** As many as the kernel follows (ELOOP). */
 const mostLinks = 40;
@@ -64,12 +65,15 @@ function isReadOnly(path: string): boolean {
   }
 }
 
+/** Of the machine: root of a user namespace (user_namespaces(7), uid_map) is the user who has made it. */
+const isRoot = (): boolean => process.geteuid?.() === 0 && !/^\s*0\s+[1-9]/.test(procText('/proc/self/uid_map') ?? '');
+
 /** Asked where root acts: whoever else is careless harms himself alone. Throws `code`. */
 export function requireClosed(
   path: string,
   { code, cannot }: { readonly code: ErrorCode; readonly cannot: string },
 ): void {
-  const open = process.geteuid?.() === 0 ? openPlaces(path) : [];
+  const open = isRoot() ? openPlaces(path) : [];
   if (open.length === 0) return;
   const message = `${cannot}: root goes by it, and ${open.join(', ')}; give it to root and close it (chown root, chmod go-w), or put it elsewhere, for example below /etc/kubernetes`;
   throw new RecoveryError(code, message);
