@@ -50,7 +50,7 @@ const mostValues = 40_000;
 const deepest = 500;
 
 /** Why a text is not parsed: who wrote it decides how much memory that takes. */
-function excessOf(text: string): string | undefined {
+export function excessOf(text: string): string | undefined {
   let values = 0;
   let depth = 0;
   for (let at = 0; at < text.length; at += 1) {
