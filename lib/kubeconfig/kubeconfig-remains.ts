@@ -29,7 +29,7 @@ export function otherThanKubeconfig(bytes: Uint8Array): string | undefined {
   const text = whole.replaceAll('\0', '');
   if (text.trim() === '' || text.trim() === '\ufeff') return undefined;
   // No kubeconfig has so much in it, and each line that is looked at takes memory.
-  if (excessOf(text) !== undefined) return contentKind(bytes);
+  if (excessOf(text) !== undefined) return contentKind(bytes.subarray(0, 65_536));
   if (isEnvironmentFile(text)) return 'a file of environment variables';
   const signed = signedKind(bytes);
   if (signed !== undefined) return signed;
