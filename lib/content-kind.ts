@@ -34,9 +34,18 @@ const signatures: readonly Signature[] = [
 const assignment = /^\s*(export\s+)?[A-Za-z_]\w*=/;
 const comment = /^\s*([#;]|$)/;
 
+/** Line by line: who wrote it decides how many there are. */
 export function isEnvironmentFile(text: string): boolean {
-  const lines = text.split('\n').filter((line) => !comment.test(line));
-  return lines.length > 0 && lines.every((line) => assignment.test(line));
+  let isAssigned = false;
+  for (let from = 0; from < text.length;) {
+    const end = text.indexOf('\n', from);
+    const line = text.slice(from, end === -1 ? text.length : end);
+    from += line.length + 1;
+    if (comment.test(line)) continue;
+    if (!assignment.test(line)) return false;
+    isAssigned = true;
+  }
+  return isAssigned;
 }
 
 /** The kind of what begins as only that does, whatever else is in it: an archive may hold a kubeconfig. */

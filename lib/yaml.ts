@@ -55,10 +55,10 @@ const deepest = bounds.yaml.most.levels;
 const weights = new Uint8Array(128);
 for (const char of '\n\r,[]{}') weights[char.charCodeAt(0)] = 2;
 for (const char of `"'&*!%?|>:-`) weights[char.charCodeAt(0)] = 1;
-const [open, close] = ['[{', ']}'].map((pair) => new Set([...pair].map((char) => char.charCodeAt(0))));
+const [open, close] = ['[{', ']}'].map((pair) => new Set([pair.charCodeAt(0), pair.charCodeAt(1)]));
 
 /** Why a text is not parsed. */
-function excessOf(text: string, whose: Whose): string | undefined {
+export function excessOf(text: string, whose: Whose): string | undefined {
   const { values, characters } = mostOf[whose];
   if (text.length > characters) return `more than ${characters} characters`;
   let weight = 0;

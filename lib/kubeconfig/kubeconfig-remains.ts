@@ -11,7 +11,7 @@
 //   - a text that ends within the first line of a kubeconfig
 //   - lines of base64 and fields of a kubeconfig, where the rest was zeroed
 import { contentKind, documentKind, isEnvironmentFile, signedKind } from '../content-kind.ts';
-import { isMapping, yamlMapping, yamlText } from '../yaml.ts';
+import { excessOf, isMapping, yamlMapping, yamlText } from '../yaml.ts';
 
 /** Which every kubeconfig has, each with the mapping that its items hold. */
 const lists: Readonly<Record<string, string>> = { clusters: 'cluster', contexts: 'context', users: 'user' };
@@ -28,6 +28,8 @@ export function otherThanKubeconfig(bytes: Uint8Array): string | undefined {
   const whole = yamlText(bytes);
   const text = whole.replaceAll('\0', '');
   if (text.trim() === '' || text.trim() === '\ufeff') return undefined;
+  // No kubeconfig has so much in it, and each line that is looked at takes memory.
+  if (excessOf(text, 'others') !== undefined) return contentKind(bytes.subarray(0, 65_536));
   if (isEnvironmentFile(text)) return 'a file of environment variables';
   const signed = signedKind(bytes);
   if (signed !== undefined) return signed;
