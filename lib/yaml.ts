@@ -62,7 +62,7 @@ const deepest = 500;
 const weights = new Uint8Array(128);
 for (const char of '\n\r,[]{}') weights[char.charCodeAt(0)] = 2;
 for (const char of `"'&*!%?|>:-`) weights[char.charCodeAt(0)] = 1;
-const [open, close] = ['[{', ']}'].map((pair) => new Set([...pair].map((char) => char.charCodeAt(0))));
+const [open, close] = ['[{', ']}'].map((pair) => new Set([pair.charCodeAt(0), pair.charCodeAt(1)]));
 
 /** Why a text is not parsed. */
 function excessOf(text: string, whose: Whose): string | undefined {

@@ -235,9 +235,10 @@ function manyOf(item: Json, size: number): readonly Json[] {
 function numberedItem(item: Json, at: number): Json {
   if (typeof item === 'string') return `${item}${at}`;
   if (typeof item !== 'object' || item === null || Array.isArray(item)) return item;
-  const { name, metadata } = item as { readonly name?: Json; readonly metadata?: Json };
-  if (typeof name === 'string') return { ...item, name: `${name}${at}` };
-  return metadata === undefined ? item : { ...item, metadata: numberedItem(metadata, at) };
+  const fields = item as { readonly [key: string]: Json };
+  const { name, metadata } = fields;
+  if (typeof name === 'string') return { ...fields, name: `${name}${at}` };
+  return metadata === undefined ? item : { ...fields, metadata: numberedItem(metadata, at) };
 }
 
 /** Of a PEM text: its text, or the DER in one of its blocks. */

@@ -257,7 +257,7 @@ export const readersOfDisk: readonly FuzzedReader[] = [
     name: 'environ of a process',
     form: 'text',
     seeds: ['ETCD_CERT_FILE=/a\nETCD_NAME=x\n'],
-    largest: 2 * mib,
+    largest: 131_072,
     read: (bytes) => valuesOfVariables('etcd', environmentFile(textOf(bytes))),
   },
   {
