@@ -113,7 +113,7 @@ function readView(file: string, bytes: Uint8Array, known: KnownServers): Kubecon
 const whole = (text: string, field: string): readonly string[] =>
   [
     ...text.matchAll(
-      new RegExp(`(?<![^\\s\"',{])${field}["']?[ \\t]*:[ \\t]*["']?([^\\s"',}]+)["']?[ \\t]*[\\n,}]`, 'g'),
+      new RegExp(`(?<![^\\s"',{])${field}["']?[ \\t]*:[ \\t]*["']?([^\\s"',}]+)["']?[ \\t]*[\\n,}]`, 'g'),
     ),
   ].flatMap(([, value]) => value ?? []);
 

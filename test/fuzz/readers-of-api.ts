@@ -216,7 +216,9 @@ async function readEvents(body: Buffer): Promise<unknown> {
     onList: () => undefined,
     onEvent: (type) => void taken.push(type),
     onStatus: ({ phase, message }) => {
-      if (phase === 'waiting') (taken.push(message), stop.abort());
+      if (phase !== 'waiting') return;
+      taken.push(message);
+      stop.abort();
     },
   });
   return taken;
