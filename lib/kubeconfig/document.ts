@@ -110,12 +110,10 @@ function readView(file: string, bytes: Uint8Array, known: KnownServers): Kubecon
   };
 }
 
-const whole = (text: string, field: string): readonly string[] =>
-  [
-    ...text.matchAll(
-      new RegExp(`(?<![^\\s"',{])${field}["']?[ \\t]*:[ \\t]*["']?([^\\s"',}]+)["']?[ \\t]*[\\n,}]`, 'g'),
-    ),
-  ].flatMap(([, value]) => value ?? []);
+function whole(text: string, field: string): readonly string[] {
+  const given = new RegExp(`(?<![^\\s"',{])${field}["']?[ \\t]*:[ \\t]*["']?([^\\s"',}]+)["']?[ \\t]*[\\n,}]`, 'g');
+  return [...text.matchAll(given)].flatMap(([, value]) => value ?? []);
+}
 
 /** Where no context can be read any more: it names a server, none of this machine's, and knows it by a CA of others. */
 export function isTornOfOthers(text: string, known: KnownServers): boolean {
