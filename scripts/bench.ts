@@ -10,6 +10,7 @@ import { RecoveryWorld } from '../test/support/cluster/recovery-world.ts';
 import { adoptedRecoveries } from './bench/adopted.ts';
 import { boots } from './bench/boot.ts';
 import { inContainer } from './bench/container.ts';
+import { hostileLoad } from './bench/hostile.ts';
 import { addUnrelatedSecrets, steadyMemory } from './bench/memory.ts';
 import { openshiftRecoveries, openshiftUpdates } from './bench/openshift.ts';
 import { recoveries, startToDisk, versionStart } from './bench/recovery.ts';
@@ -71,6 +72,10 @@ const rows: Readonly<Record<string, Measure>> = {
   l: async () => {
     await endShared();
     return adoptedRecoveries(some(10), say);
+  },
+  o: async () => {
+    await endShared();
+    return hostileLoad(options.quick ? 10 : 25, say);
   },
 };
 

@@ -10,8 +10,8 @@ export interface PemBlock {
   readonly line: number;
 }
 
-const begin = /^-----BEGIN ([A-Z0-9 ]+)-----$/;
-const end = /^-----END ([A-Z0-9 ]+)-----$/;
+const begin = /^-----BEGIN ([A-Z0-9 ]{1,64})-----$/;
+const end = /^-----END ([A-Z0-9 ]{1,64})-----$/;
 const boundary = /-----(?:BEGIN|END)\b/;
 
 /** No other kind of space: Go's encoding/pem knows none. By a loop: `[ \t]+$` tries each blank of a line that ends in another character. */

@@ -24,46 +24,60 @@ const openings = [
   '-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n',
   '-----BEGIN X-----\n-----END X-----\n',
   '-----END CERTIFICATE-----',
-  ...[
-    '[',
-    '{',
-    '- ',
-    '"',
-    "'",
-    '\\',
-    '\\\n',
-    '%',
-    '=',
-    ':',
-    '/',
-    '-',
-    '#',
-    '&',
-    '*',
-    '|',
-    '$',
-    '`',
-    '@',
-    ',',
-    '\0',
-    '\r',
-  ],
-  ...[' ', '\t', '\n', ' \n', '\r\n', '{"a":', 'a: ', '? ', '&a [*a,*a]\n', '$(', '${', '$(A', '$$', '&&', '||', '<<'],
-  ...[
-    ':v1.1.x@',
-    '--flag=',
-    'server:',
-    'name=a\n',
-    '[Service]\n',
-    'ExecStart=',
-    'a,',
-    'a=',
-    'k-',
-    '.',
-    '1',
-    'é',
-    '\u2028',
-  ],
+
+  '[',
+  '{',
+  '- ',
+  '"',
+  "'",
+  '\\',
+  '\\\n',
+  '%',
+  '=',
+  ':',
+  '/',
+  '-',
+  '#',
+  '&',
+  '*',
+  '|',
+  '$',
+  '`',
+  '@',
+  ',',
+  '\0',
+  '\r',
+
+  ' ',
+  '\t',
+  '\n',
+  ' \n',
+  '\r\n',
+  '{"a":',
+  'a: ',
+  '? ',
+  '&a [*a,*a]\n',
+  '$(',
+  '${',
+  '$(A',
+  '$$',
+  '&&',
+  '||',
+  '<<',
+
+  ':v1.1.x@',
+  '--flag=',
+  'server:',
+  'name=a\n',
+  '[Service]\n',
+  'ExecStart=',
+  'a,',
+  'a=',
+  'k-',
+  '.',
+  '1',
+  'é',
+  '\u2028',
 ];
 
 const strange = [
@@ -235,9 +249,10 @@ function manyOf(item: Json, size: number): readonly Json[] {
 function numberedItem(item: Json, at: number): Json {
   if (typeof item === 'string') return `${item}${at}`;
   if (typeof item !== 'object' || item === null || Array.isArray(item)) return item;
-  const { name, metadata } = item as { readonly name?: Json; readonly metadata?: Json };
-  if (typeof name === 'string') return { ...item, name: `${name}${at}` };
-  return metadata === undefined ? item : { ...item, metadata: numberedItem(metadata, at) };
+  const fields = item as { readonly [key: string]: Json };
+  const { name, metadata } = fields;
+  if (typeof name === 'string') return { ...fields, name: `${name}${at}` };
+  return metadata === undefined ? item : { ...fields, metadata: numberedItem(metadata, at) };
 }
 
 /** Of a PEM text: its text, or the DER in one of its blocks. */

@@ -1,7 +1,5 @@
 // What the API server hands over: objects that others write, answers, lists and events. Each is read as the modes read it,
 // from the bytes of the answer on; a connection here is no server, it hands over one body.
-import { askedNode } from '../../lib/approver/client-request.ts';
-import { requestSummary } from '../../lib/approver/batch.ts';
 import { type NodeObject, NodeRanges, type SourceOptions } from '../../lib/approver/address-sources.ts';
 import { Machines } from '../../lib/approver/machines.ts';
 import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
@@ -71,6 +69,7 @@ const meta = (name: string, more: object = {}) => ({
 });
 
 /** As connection.ts hands it over. */
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as that of KubeConnection.request
 function answered<T>(path: string, body: Buffer): T {
   const attempt = { verb: 'get', object: 'it', server: 'https://127.0.0.1:6443' };
   return parseAnswer({ method: 'GET', path, signal }, attempt, body.toString('utf8')) as T;
@@ -172,7 +171,7 @@ const readObject =
       const { location } = artefact;
       if (location.kind !== kind || kinds.has(artefact.kind)) return [];
       kinds.add(artefact.kind);
-      const found = foundIn(location, object as Parameters<typeof foundIn>[1]);
+      const found = foundIn(location, object);
       const sync = synced.find((one) => one.name === artefact.name);
       const { facts } = understand(artefact, found);
       return [facts, sync && factsOf(sync, objectEntries(kind, object).entries)];
@@ -210,14 +209,16 @@ async function readEvents(body: Buffer): Promise<unknown> {
   await listWatch<SigningRequest, object>({
     connection,
     path: csrs,
-    pages: { size: 10, keep: (request) => requestSummary(request, { nodeOf: askedNode }) },
+    pages: { size: 10, keep: (request) => request },
     clock: { ...systemClock, sleep: () => Promise.resolve() },
     log,
     signal: stop.signal,
     onList: () => undefined,
-    onEvent: (type, request) => void taken.push(type, requestSummary(request, { nodeOf: askedNode })),
+    onEvent: (type) => void taken.push(type),
     onStatus: ({ phase, message }) => {
-      if (phase === 'waiting') (taken.push(message), stop.abort());
+      if (phase !== 'waiting') return;
+      taken.push(message);
+      stop.abort();
     },
   });
   return taken;
@@ -234,7 +235,7 @@ async function readPages(body: Buffer): Promise<unknown> {
   return list<SigningRequest, object>({
     connection,
     path,
-    pages: { size: 10, keep: (request) => requestSummary(request, { nodeOf: askedNode }) },
+    pages: { size: 10, keep: (request) => request },
     signal,
   });
 }

@@ -6,7 +6,7 @@ import { parseRecord, recordText } from '../../lib/adopt/record.ts';
 import { checkNodeAddresses } from '../../lib/config/address-settings.ts';
 import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
 import { realDisk } from '../../lib/disk/disk.ts';
-import { mountsOf, placeOf } from '../../lib/host/mounts.ts';
+import { placeOf } from '../../lib/host/mounts.ts';
 import { readNote } from '../../lib/host/notes.ts';
 import { argvOf, bootId, startOf } from '../../lib/host/proc.ts';
 import { isOfSession, stateIn, unitOf } from '../../lib/host/systemd.ts';
@@ -257,16 +257,15 @@ export const readersOfDisk: readonly FuzzedReader[] = [
     name: 'environ of a process',
     form: 'text',
     seeds: ['ETCD_CERT_FILE=/a\nETCD_NAME=x\n'],
-    largest: 2 * mib,
+    largest: 131_072,
     read: (bytes) => valuesOfVariables('etcd', environmentFile(textOf(bytes))),
   },
   {
     name: 'mounts and control groups',
     form: 'text',
     seeds: [mountinfo, cgroup],
-    largest: mib,
+    largest: 524_288,
     read: (bytes) => [
-      mountsOf(textOf(bytes)).length,
       placeOf(textOf(bytes), '/etc/kubernetes/pki'),
       unitOf(textOf(bytes)),
       isOfSession(textOf(bytes)),
@@ -275,6 +274,7 @@ export const readersOfDisk: readonly FuzzedReader[] = [
   },
   {
     name: 'systemd unit',
+    isOurs: true,
     form: 'text',
     seeds: [unitText],
     largest: largestFile,

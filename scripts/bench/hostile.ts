@@ -1,0 +1,149 @@
+// Requests that nobody needs, 2,000 a minute of one kind, from an identity that may do nothing but ask for certificates; and
+// beside them those of a kubelet, which are approved and signed. How long that kubelet waits, how late /livez answers, and
+// how much memory the approver takes above what it has when idle.
+import { readFile } from 'node:fs/promises';
+import { get } from 'node:http';
+import { Agent } from 'node:https';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { expiredCertificateAnnotation, kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
+import { writeDer } from '../../lib/pki/der.ts';
+import { names, requestOfForm, wish } from '../../test/support/certificates/request-forms.ts';
+import { kubeletRequest } from '../../test/support/certificates/requests.ts';
+import { apiRequest } from '../../test/support/cluster/api-client.ts';
+import { ApproverWorld, csrCollection } from '../../test/support/cluster/approver-world.ts';
+import { freePorts } from '../../test/support/cluster/ports.ts';
+import type { Tool } from '../../test/support/cluster/recovery-world.ts';
+import { memoryOf, until } from './probes.ts';
+import type { Measured } from './table.ts';
+
+const perMinute = 2000;
+const askEveryMs = 500;
+const senders = 8;
+
+interface Hostile {
+  readonly name: string;
+  readonly pem: string;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+type Kind = (at: number) => Hostile;
+
+async function kindsOf(world: ApproverWorld): Promise<Readonly<Record<string, Kind>>> {
+  const pem = await kubeletRequest('worker-1');
+  const shown = await readFile(join(world.root, 'pki/kubelet-client-current.pem'), 'latin1');
+  const list = Array.from({ length: 5500 }, (_, at) => writeDer(0x87, Buffer.of(10, 0, at >> 8, at & 255)));
+  const manyNames = requestOfForm({ attributes: [wish(names(...list))] });
+  const longName = await kubeletRequest('n'.repeat(52));
+  const annotation = {
+    [expiredCertificateAnnotation]: ' '.repeat(55_000) + shown.slice(0, shown.indexOf('-----BEGIN', 5)),
+  };
+  return {
+    'padded PEM': (at) => ({ name: `junk-${at}`, pem: ' '.repeat(44_000) + pem }),
+    'padded annotation': (at) => ({ name: `junk-${at}`, pem, annotations: annotation }),
+    '5,500 names': (at) => ({ name: `junk-${at}`, pem: manyNames }),
+    'long names': (at) => ({ name: `${'n'.repeat(245)}${at}`, pem: longName }),
+    'names with commas': (at) => ({ name: `x-${at},metadata.name=x`, pem }),
+    '1 MiB': (at) => ({ name: `junk-${at}`, pem: ' '.repeat(1_000_000) + pem }),
+  };
+}
+
+/** o */
+export async function hostileLoad(seconds: number, say: (text: string) => void): Promise<Measured[]> {
+  await using world = await ApproverWorld.create('expectedNodes: []');
+  const rows: Measured[] = [];
+  for (const [kind, make] of Object.entries(await kindsOf(world))) {
+    say(`  ${kind}`);
+    rows.push(...(await beside(world, kind, make, seconds)));
+    await world.controlPlane.admin(csrCollection, { method: 'DELETE' });
+  }
+  return rows;
+}
+
+async function beside(world: ApproverWorld, kind: string, make: Kind, seconds: number): Promise<Measured[]> {
+  const [port = 0] = await freePorts(1);
+  const tool = world.start(`--health-probe-bind-address=127.0.0.1:${port}`);
+  const first = `before-${kind.replaceAll(/\W/g, '')}`;
+  await world.ask(first, 'panda');
+  await approvedAt(tool, first);
+  await delay(5000);
+  const idle = memoryOf(tool.pid).rss;
+  const stop = new AbortController();
+  const [live, above]: [number[], number[]] = [[], []];
+  const watching = watch(port, stop.signal, live, () => above.push(memoryOf(tool.pid).rss - idle));
+  const flooding = flood(world, make, stop.signal);
+  const waits = await kubelets(world, tool, kind, seconds);
+  stop.abort();
+  const sent = await flooding;
+  await watching;
+  await tool.stop();
+  const what = `${kind}, ${Math.round((sent * 60) / seconds)} a minute`;
+  return [
+    { what: `request to approval beside ${what}`, unit: 'ms', values: waits, goal: 'p99 < 2000' },
+    { what: `/livez beside ${what}`, unit: 'ms', values: live, goal: '<= 1000' },
+    { what: `RSS above idle beside ${what}`, unit: 'MB', values: above, goal: '<= 40' },
+  ];
+}
+
+async function approvedAt(tool: Tool, name: string): Promise<number> {
+  const isIt = ({ event, fields }: Tool['lines'][number]): boolean =>
+    event === 'csr.approved' && fields['csr'] === name;
+  await until(tool, (lines) => lines.some(isIt), 60_000);
+  return tool.lines.find(isIt)?.at ?? Number.NaN;
+}
+
+/** Each waits for its own, so that one which is late makes no other late. */
+async function kubelets(world: ApproverWorld, tool: Tool, kind: string, seconds: number): Promise<number[]> {
+  const waits: Promise<number>[] = [];
+  for (let at = 0; at < (seconds * 1000) / askEveryMs; at += 1) {
+    const name = `own-${kind.replaceAll(/\W/g, '')}-${at}`.toLowerCase();
+    await world.ask(name, 'panda');
+    const asked = performance.now();
+    waits.push(approvedAt(tool, name).then((approved) => Math.max(0, approved - asked)));
+    await delay(askEveryMs);
+  }
+  return Promise.all(waits);
+}
+
+async function flood(world: ApproverWorld, make: Kind, signal: AbortSignal): Promise<number> {
+  const { port, recoveryCa: caFile } = world.controlPlane;
+  const agent = new Agent({ keepAlive: true, maxSockets: senders });
+  const target = { port, caFile, serverName: 'localhost-recovery', token: world.tokens.bootstrapper, agent };
+  const began = performance.now();
+  let next = 0;
+  let sent = 0;
+  const send = async (): Promise<void> => {
+    while (!signal.aborted) {
+      const at = next;
+      next += 1;
+      const early = (at * 60_000) / perMinute - (performance.now() - began);
+      if (early > 0) await delay(early);
+      const { name, pem, annotations = {} } = make(at);
+      const request = Buffer.from(pem).toString('base64');
+      const spec = { request, signerName: kubeletClientSigner, usages: ['digital signature', 'client auth'] };
+      const { status, body } = await apiRequest(target, csrCollection, {
+        method: 'POST',
+        body: { metadata: { name, annotations }, spec },
+      });
+      if (status !== 201) throw new Error(`${name.slice(0, 40)}: ${status} ${JSON.stringify(body).slice(0, 300)}`);
+      sent += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: senders }, send));
+  agent.destroy();
+  return sent;
+}
+
+async function watch(port: number, signal: AbortSignal, live: number[], look: () => void): Promise<void> {
+  while (!signal.aborted) {
+    const began = performance.now();
+    await new Promise<void>((resolve, reject) => {
+      get({ host: '127.0.0.1', port, path: '/livez', agent: false }, (answer) => {
+        answer.resume().once('end', resolve);
+      }).once('error', reject);
+    });
+    live.push(performance.now() - began);
+    look();
+    await delay(100);
+  }
+}
