@@ -1,4 +1,5 @@
-// A minute of `npm run fuzz`: the same inputs in every run, and others with FUZZ_SEED=<seed>.
+// A minute of `npm run fuzz`: the same inputs in every run, and others with FUZZ_SEED=<seed>. Of the time a second of the
+// processor is bounded here, which only a reader takes that is not linear; `npm run fuzz` bounds 50 ms.
 import { describe, expect, it } from 'vitest';
 import { Dice } from '../support/faults/damage.ts';
 import { fuzz, inputOf, slowness, written } from '../fuzz/fuzz.ts';
@@ -11,7 +12,7 @@ describe(`hostile inputs of seed ${seed}: no exception, no long turn, no large o
   it.each(readers)(
     '$name',
     async (reader) => {
-      const findings = await fuzz([reader], { seed, count, slower: slowness() });
+      const findings = await fuzz([reader], { seed, count, slower: 20 });
       expect(written(findings)).toEqual([]);
     },
     600_000,
