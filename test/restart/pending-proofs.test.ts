@@ -57,7 +57,7 @@ function quickClock(): Clock {
 }
 
 const artefact = (name: string, more: object): ResolvedArtefact =>
-  ({ name, kind: 'target', ...more }) as ResolvedArtefact;
+  ({ name, kind: 'target', hostnames: [], ...more }) as unknown as ResolvedArtefact;
 
 function options(more: Partial<ProvingOptions> = {}): ProvingOptions {
   lines = [];
