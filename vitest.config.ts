@@ -1,6 +1,5 @@
 // Four projects by cost. `npm run unit -- test/plan` answers in about a second; `npm test` runs a part of each, and
 // `npm run test:all` all of them.
-import './test/support/project/closed-directory.ts';
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';

@@ -3,7 +3,6 @@
 //   npm run bench -- --only=b,e      some rows; the others keep their last result
 //   npm run bench -- --dry-run       prints, writes nothing
 // Never a test: the figures depend on the machine and on what else runs there, which is why the load is printed.
-import '../test/support/project/closed-directory.ts';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { RecoveryWorld } from '../test/support/cluster/recovery-world.ts';

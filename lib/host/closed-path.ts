@@ -1,12 +1,14 @@
 // Whether anybody else than root may change what root runs or goes by: the file, or what a name of its path leads to. Every
 // directory in which a part of the path or a symbolic link of it lies must be root's and writable by nobody else, as
-// sshd asks of keys (openssh misc.c, safe_path) and sudo of its plugins. A sticky directory counts as open, too: what
-// has gone from it anybody may make anew. Where a process is not root's, its user counts as root does.
+// sshd asks of keys (openssh misc.c, safe_path) and sudo of its plugins. In a sticky directory of root's, as /tmp is, nobody
+// else can rename or remove what is root's (inode(7)), so that the next name of the path decides. Where a process is not
+// root's, its user counts as root does.
 import { accessSync, constants, lstatSync, readlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type ErrorCode, RecoveryError, systemCode } from '../errors.ts';
 import { procText } from './proc.ts';
 
+const stickyBit = 0o1000;
 /** As many as the kernel follows (ELOOP). */
 const mostLinks = 40;
 
@@ -51,7 +53,9 @@ function problemOf(path: string): string | undefined {
   const { uid, gid, mode } = status;
   const state = `(owner ${uid}:${gid}, mode ${(mode & 0o7777).toString(8).padStart(4, '0')})`;
   if (uid !== 0 && uid !== process.geteuid?.()) return `"${path}" belongs to user ${uid} ${state}`;
-  if ((mode & 0o022) === 0 || isReadOnly(path)) return undefined;
+  if ((mode & 0o002) === 0 && gid === 0) return undefined; // as sudo takes it (sudoers, secure_path.c)
+  const isSticky = status.isDirectory() && (mode & stickyBit) !== 0;
+  if ((mode & 0o022) === 0 || isSticky || isReadOnly(path)) return undefined;
   return (mode & 0o002) === 0 ? `group ${gid} may write "${path}" ${state}` : `everybody may write "${path}" ${state}`;
 }
 

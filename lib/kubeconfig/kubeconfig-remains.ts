@@ -10,6 +10,7 @@
 //     one line at most that no kubeconfig has, and that only beside a version, a server or credentials
 //   - a text that ends within the first line of a kubeconfig
 //   - lines of base64 and fields of a kubeconfig, where the rest was zeroed
+import { bounds } from '../bounds.ts';
 import { contentKind, documentKind, isEnvironmentFile, signedKind } from '../content-kind.ts';
 import { excessOf, isMapping, yamlMapping, yamlText } from '../yaml.ts';
 
@@ -25,6 +26,8 @@ const isOwnField = (name: string): boolean =>
 
 /** Names what it holds; undefined for a kubeconfig and the rest of one. */
 export function otherThanKubeconfig(bytes: Uint8Array): string | undefined {
+  // As large as none is: to decode it takes several times as much memory.
+  if (bytes.length > bounds.yaml.most.characters) return contentKind(bytes.subarray(0, 65_536));
   const whole = yamlText(bytes);
   const text = whole.replaceAll('\0', '');
   if (text.trim() === '' || text.trim() === '\ufeff') return undefined;

@@ -33,17 +33,24 @@ describe('openPlaces()', () => {
     ['a/b/config.yaml', 0o646, 'everybody may write'],
     ['a/b/config.yaml', 0o664, 'may write'],
     ['a/b', 0o777, 'everybody may write'],
-    ['a', 0o1777, 'everybody may write'],
     ['a', 0o775, 'may write'],
     ['home', 0o777, 'everybody may write'],
     ['way', 0o777, 'everybody may write'],
   ])('names %s with mode %o, its owner and its mode, by a link as well', async (place, mode, why) => {
     const link = await linked();
+    if (isRoot && (mode & 0o022) === 0o020) await chown(join(root, place), 0, 4712);
     await chmod(join(root, place), mode);
     const [found = '', ...others] = openPlaces(link);
     expect(others).toEqual([]);
     expect(found).toContain(`${why} "${join(root, place)}" (owner ${process.getuid?.()}:`);
     expect(found).toContain(`, mode ${mode.toString(8).padStart(4, '0')})`);
+  });
+
+  it('finds nothing in a sticky directory, as /tmp is, but what lies there and is of another user', async () => {
+    await chmod(join(root, 'a'), 0o1777);
+    expect(openPlaces(file)).toEqual([]);
+    await chmod(join(root, 'a/b'), 0o777);
+    expect(openPlaces(file)).toEqual([expect.stringContaining(`"${join(root, 'a/b')}"`)]);
   });
 
   it('ends with links that lead to each other', async () => {

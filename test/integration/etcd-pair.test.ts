@@ -250,10 +250,10 @@ describe('the plan knows the source', () => {
 
   it('a configuration that others may write is refused as root, with its mode', async () => {
     await using here = await machineWith();
-    await chmod(here.machine.root, 0o1777);
+    await chmod(here.machine.root, 0o777);
     const { code, stderr } = await here.run(fromSecret());
     expect(code, stderr).toBe(2);
-    expect(stderr).toMatch(/Cannot take configuration ".*": root goes by it, and everybody may write ".*, mode 1777\)/);
+    expect(stderr).toMatch(/Cannot take configuration ".*": root goes by it, and everybody may write ".*, mode 0777\)/);
   });
 
   it('status says why a source does not help, and that somebody must bring a pair: exit 5', async () => {

@@ -69,7 +69,7 @@ describe('a command', () => {
     .each<[string, (path: string) => Promise<unknown>]>([
       ['is writable by others', (path) => chmod(path, 0o777)],
       ['belongs to a user', (path) => chown(path, 4711, 4711)],
-      ['lies in a directory such as /tmp', () => chmod(directory, 0o1777)],
+      ['lies in a directory of everybody', () => chmod(directory, 0o777)],
     ])('is not run as root where it %s', async (_, open) => {
     const source = await command(`touch ${directory}/run`);
     await open(source.command[0]);
