@@ -41,13 +41,16 @@ export function configInput({ config, ...flags }: CommandLine, { env, cwd }: Pic
   const input = { flags, env, cwd, hostName: hostname(), presets: installedPresets };
   if (config === undefined) return input;
   const path = resolve(cwd, config);
-  requireClosed(path, { code: 'ConfigInvalid', cannot: `Cannot take configuration "${path}"` });
+  let text: string;
   try {
-    return { ...input, file: { path, text: readFileSync(path, 'utf8') } };
+    text = readFileSync(path, 'utf8');
   } catch (cause) {
     const message = `Cannot read configuration "${path}": ${systemCode(cause) ?? errorText(cause)}`;
     throw new RecoveryError('ConfigInvalid', message, { cause });
   }
+  // Afterwards: a file that another user has put there since would show.
+  requireClosed(path, { code: 'ConfigInvalid', cannot: `Cannot take configuration "${path}"` });
+  return { ...input, file: { path, text } };
 }
 
 /**

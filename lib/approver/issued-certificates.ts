@@ -177,7 +177,9 @@ export class IssuedCertificates {
     const settled: Pending[] = [];
     for (const one of this.#pending.values()) {
       const isOpen = isNews(before, one) || recordedEntry(before, one.node) === withoutNode(one);
-      const node = isOpen ? await this.#node(one.node) : undefined;
+      // Ours are noted whatever is known of their Nodes.
+      const asked = isOpen ? this.#node(one.node) : undefined;
+      const node = await (one.isOurs ? asked?.catch(() => undefined) : asked);
       const found = { ...one, nodeUid: node?.metadata?.uid };
       if (isNews(before, found) && (one.isOurs || node !== undefined)) ready.push(found);
       const isLate = steadyMs(this.#options.clock) - one.sinceMs >= registersMs;

@@ -152,7 +152,8 @@ export function judgeSince(leaf: Certificate, facts: KnownNode, now: Date): NotP
     const message = `${shownUntil}, and the Node was made at ${createdAt.toISOString()}: the node has had a newer one since`;
     return refuse('CertificateSuperseded', message);
   }
-  if (createdAt.getTime() > notBefore.getTime() + registersMs) {
+  const isOfThisNode = recorded?.key === key && recorded.nodeUid !== undefined;
+  if (!isOfThisNode && createdAt.getTime() > notBefore.getTime() + registersMs) {
     const message = `the certificate that it shows began at ${notBefore.toISOString()}, and the Node was made at ${createdAt.toISOString()}: it may be of a former machine of that name; approve by hand if it is not`;
     return refuse('CertificateSuperseded', message);
   }

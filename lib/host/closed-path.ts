@@ -12,7 +12,7 @@ const stickyBit = 0o1000;
 /** As many as the kernel follows (ELOOP). */
 const mostLinks = 40;
 
-/** What a path is found by, itself included, with all links followed; up to where it ends. */
+/** The names by which a path is found, itself and all links included, up to where it ends. */
 function placesOf(path: string): readonly string[] {
   const places = ['/'];
   let names = path.split('/');
@@ -22,8 +22,8 @@ function placesOf(path: string): readonly string[] {
     names = rest;
     const next = name === '..' ? dirname(at) : join(at, name);
     const target = linkAt(next);
+    places.push(next);
     if (target === undefined) {
-      places.push(next);
       at = next;
     } else {
       links += 1;
@@ -42,21 +42,27 @@ function linkAt(path: string): string | undefined {
   }
 }
 
-/** Of absolute paths, what others may change, each with why; what is not there is left out. */
+/** The places of absolute paths that others may change, each with why. */
 export function openPlaces(...paths: readonly string[]): readonly string[] {
   return [...new Set(paths.flatMap(placesOf))].flatMap((place) => problemOf(place) ?? []);
 }
 
 function problemOf(path: string): string | undefined {
   const status = lstatSync(path, { throwIfNoEntry: false });
-  if (status === undefined) return undefined;
+  if (status === undefined) return canBeMade(path) ? `anybody may make "${path}", which is not there` : undefined;
   const { uid, gid, mode } = status;
   const state = `(owner ${uid}:${gid}, mode ${(mode & 0o7777).toString(8).padStart(4, '0')})`;
   if (uid !== 0 && uid !== process.geteuid?.()) return `"${path}" belongs to user ${uid} ${state}`;
   if ((mode & 0o002) === 0 && gid === 0) return undefined; // as sudo takes it (sudoers, secure_path.c)
+  if (status.isSymbolicLink()) return undefined; // its owner decides where it leads, its mode nothing
   const isSticky = status.isDirectory() && (mode & stickyBit) !== 0;
   if ((mode & 0o022) === 0 || isSticky || isReadOnly(path)) return undefined;
   return (mode & 0o002) === 0 ? `group ${gid} may write "${path}" ${state}` : `everybody may write "${path}" ${state}`;
+}
+
+function canBeMade(path: string): boolean {
+  const parent = lstatSync(dirname(path), { throwIfNoEntry: false });
+  return parent !== undefined && (parent.mode & 0o002) !== 0;
 }
 
 /** The volume of a ConfigMap is open to everybody, and mounted so that nobody writes it. */

@@ -55,10 +55,7 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
     case 'signer': {
       if (from.origin === 'ownKey' || from.origin === 'follow') return issueWithOwnKey(artefact, from);
       if (from.origin === 'putBack') return putBack(artefact, from);
-      if (from.origin === 'sibling' && from.holder !== undefined) {
-        const { entries } = materialOf(from.holder, from);
-        return issueCopy({ of: from.holder, location: artefact.location }, entries, 'signer');
-      }
+      if (from.origin === 'sibling') return asSiblingHas(artefact, from);
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
       const issued = await issueSigner({ artefact, issuer, key: await takeKey(artefact), now });
       requireAccepted(artefact, issued, from);
@@ -110,6 +107,13 @@ function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: I
   const { certificate: live } = authorityOf(issuer, from);
   const entry = authorityEntry([from.material.get(name), from.backups?.get(name)], live, from.now);
   return entry === undefined ? issued : { ...issued, entries: { ...issued.entries, [authorityKey]: entry } };
+}
+
+/** Certificate and key as another artefact has them. Throws SignFailed without one. */
+function asSiblingHas({ name, location }: Signer, from: Ingredients): Issued {
+  const { holder } = from;
+  if (holder === undefined) throw new RecoveryError('SignFailed', `Cannot put back signer "${name}": nobody has it`);
+  return issueCopy({ of: holder, location }, materialOf(holder, from).entries, 'signer');
 }
 
 interface SignerIssue {

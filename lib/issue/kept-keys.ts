@@ -21,9 +21,9 @@ export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): 
   const others = [...from.material.values()]
     .flatMap((held) => Object.values(held.entries).flatMap(wholeCertificates))
     .filter((one) => !isSame(one, old));
-  const successor = from.origin === 'follow' ? from.signerCopies?.get(name) : undefined;
-  const made = successor ?? renewWithOwnKey({ old, key, others, now: from.now });
-  if (!isSuccessor(made, old)) {
+  const isFound = from.origin === 'follow';
+  const made = isFound ? from.signerCopies?.get(name) : renewWithOwnKey({ old, key, others, now: from.now });
+  if (made === undefined || !isSuccessor(made, old)) {
     throw new RecoveryError(
       'SignFailed',
       `Cannot renew ${locationText(location)}: what lies here is no successor of it`,

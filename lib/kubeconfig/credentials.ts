@@ -186,7 +186,7 @@ async function readFields(reading: Reading): Promise<KubeconfigFields> {
     });
   }
   try {
-    const value = parseYaml(text);
+    const value = parseYaml(text, 'ours'); // an administrator may have hundreds of clusters in it
     if (isMapping(value)) return value;
     reading.problem('', 'must be a mapping with clusters, users, contexts and current-context', 'syntax');
   } catch (err) {

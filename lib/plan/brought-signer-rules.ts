@@ -167,7 +167,12 @@ function bundled(artefact: Signer, artefacts: readonly ResolvedArtefact[], facts
 /** By the name that rotation gives to this one (issue.ts, signerName). */
 function isOwnName({ name, location, commonName }: Signer, known: CertificateFacts): boolean {
   const place = location.kind === 'secret' ? `${location.namespace}_${location.name}` : name;
-  return known.commonName.replace(madeByRotation, '') === (commonName === undefined ? place : `${commonName}_`);
+  // A name without a time is nobody's own: kubeadm's CAs are called as their artefacts here.
+  const isByRotation = madeByRotation.test(known.commonName);
+  return (
+    isByRotation &&
+    known.commonName.replace(madeByRotation, '') === (commonName === undefined ? place : `${commonName}_`)
+  );
 }
 
 function wayBack({ artefact, resolved, facts }: Case<Signer>, { subject, fingerprint }: LastKnown): string {

@@ -5,7 +5,7 @@ import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/mode
 import { originalOf } from '../inventory/order.ts';
 import { blocked, bring, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
 import { type Finding, idleMs, keep, laterMs, lookAgainMs, nothing, refusedByNewer } from './decision.ts';
-import { renew, renewedOf, unusable, validNow, type Verdict } from './decision.ts';
+import { renew, renewedOf, unusable, validNow, type Verdict, writtenOf } from './decision.ts';
 import { afterPart, partSettles, settled, settlesAt } from './settling.ts';
 import { type CertificateFacts, clockSkewMs, hasEnded } from '../pki/certificate.ts';
 import { usableCertificates } from './facts.ts';
@@ -39,7 +39,7 @@ export function judgeBundle(given: Case<CaBundle>): Verdict {
   return decide(at, {
     checks: [signerUnread, noSignerAtHand, unusable, signerRegenerated, signerMissing, holdsExpired],
     otherwise: healthy,
-    renewal: (faulty) => renew(faulty, renewed, leaves),
+    renewal: (faulty) => renew(faulty, writtenOf(artefact.signers, given), leaves),
   });
 }
 

@@ -11,7 +11,7 @@ import { doubt } from './clock-rules.ts';
 import { isRenewedAhead, postponed, renewalAt } from './ahead-rules.ts';
 import { blocked, bring, type Case, type Check, decide, earliest, type Fault, type Faulty } from './decision.ts';
 import { type Finding, firstOf, idleMs, keep, laterMs, lookAgainMs, type PairCase } from './decision.ts';
-import { refusedByNewer, renew, soonMs, type Verdict } from './decision.ts';
+import { refusedByNewer, renew, soonMs, type Verdict, writtenOf } from './decision.ts';
 import { settlesAt, stillUnusable } from './settling.ts';
 import { type CertificateFacts, clockSkewMs } from '../pki/certificate.ts';
 import { certificateOf, certificatesOf, isClosed } from './facts.ts';
@@ -168,13 +168,9 @@ function hostnameMissing({ artefact }: PairCase, { hostnames }: CertificateFacts
 const issuerObstacles = [keyOfIssuerElsewhere, issuerCannotSign, issuerUnknownToReaders];
 
 function renewed(at: Faulty<PairCase>): Verdict {
-  const { artefact, expected } = at;
-  const { issuer, name } = artefact;
+  const { issuer, name } = at.artefact;
   const before = issuer === undefined ? [] : [issuer, ...readersOf(at).map((reader) => reader.name)];
-  const after = before.filter((one) => {
-    const state = expected.get(one);
-    return state?.renewed === true || state?.origin === 'putBack' || state?.origin === 'sibling';
-  });
+  const after = writtenOf(before, at);
   const origin = at.fault.reason === 'AuthorityDiffers' && !isDueAnyway(at) ? 'authority' : 'sign';
   return renew(at, after, { newFrom: new Set([name]), newNotAfter: newNotAfter(at) }, origin);
 }

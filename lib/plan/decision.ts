@@ -40,7 +40,7 @@ export interface Decision {
   readonly after: readonly string[];
   /** Somebody must bring it, or the CA that would sign it: waiting and trying again do not help. */
   readonly byHand?: true | undefined;
-  /** Absent where nothing is renewed. */
+  /** Of a renewal, also of one that the clock keeps from being carried out. */
   readonly origin?: Origin;
   /** The artefact that has a signer with its key (`sibling`). */
   readonly holder?: string;
@@ -214,6 +214,13 @@ export function renew(
   const left = { ...nothing, renewed: true, hasKey: true, ...leaves, origin };
   return { ...fault, action: 'renew', origin, recheckAt: now, after, leaves: left };
 }
+
+/** Whether the same plan writes it: a renewal, or a CA that is put back. */
+const isWritten = (state: Expected | undefined): boolean =>
+  state?.renewed === true || state?.origin === 'putBack' || state?.origin === 'sibling';
+
+export const writtenOf = (names: readonly string[], { expected }: Case): readonly string[] =>
+  names.filter((name) => isWritten(expected.get(name)));
 
 /** Those of them that are renewed by the same plan. */
 export const renewedOf = (names: readonly string[], { expected }: Case): readonly string[] =>

@@ -72,6 +72,7 @@ export async function proveServed(options: ServedOptions): Promise<ServedResult>
 }
 
 function refusal(chain: string, trust: ReadersTrust, at: Date): string | undefined {
+  if (trust.bundles.length === 0) return undefined;
   try {
     return refusalOf(parseCertificates(Buffer.from(chain), 'the server'), trust, at);
   } catch (err) {

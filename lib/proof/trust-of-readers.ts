@@ -37,7 +37,9 @@ export async function trustOfReaders(artefact: ResolvedArtefact, around: Around)
   );
   const isKnownTo = (bundle: readonly Certificate[]): boolean =>
     bundle.some((root) => chain?.some(({ fields }) => fields.issuer.der.equals(root.fields.subject.der)) === true);
-  const usual = artefact.hostnames.includes(serverName) ? [serverName] : [];
+  // Names of a certificate that is renewed as it is are demanded or its administrator's choice.
+  const isDeclared = artefact.template !== 'present' && artefact.hostnames.includes(serverName);
+  const usual = isDeclared ? [serverName] : [];
   return { bundles: bundles.filter(isKnownTo), names: artefact.demandedHostnames ?? usual };
 }
 

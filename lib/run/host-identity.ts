@@ -1,5 +1,5 @@
 // Who a control-plane host is to the API server while a run of its timer lasts, and what it asks for as that: the Lease of
-// renewals (restarts.ts), the time that other machines show, stale leader Leases (lib/regen/boot-leases.ts), the life of
+// renewals (host-restart.ts), the time that other machines show, stale leader Leases (lib/regen/boot-leases.ts), the life of
 // certificates (cluster-life.ts), and what everybody joins by (publish-authority.ts). `init host` grants it.
 import { isCode } from '../errors.ts';
 import { isStaticPod } from '../components.ts';

@@ -48,7 +48,11 @@ export interface RegenRun {
 }
 
 export const restartsOf = (run: RegenRun): HostRestarts =>
-  (run.restarts ??= createHostRestarts(run.mode, run.disk, { ...run.runtime, ...run }));
+  (run.restarts ??= createHostRestarts(run.mode, run.disk, {
+    ...run.runtime,
+    resolved: run.resolved,
+    identity: run.identity,
+  }));
 
 /** Started by a person or a program, not by a unit. */
 export const isByHand = ({ runtime: { once, dryRun, isOfUnit } }: RegenRun): boolean =>

@@ -136,6 +136,12 @@ describe('a request that shows the expired certificate of its node', () => {
     expect(judged({ ...given, shown })).toMatchObject(approved);
   });
 
+  it('is approved whenever its Node was made, where its key was noted for this Node', () => {
+    const node = { createdAt: new Date(notBefore.getTime() + 50 * minute), uid: 'u-node' };
+    const recorded = { until: end, key: keyOfLeaf, nodeUid: 'u-node' };
+    expect(judged({ facts: { node, recorded } })).toMatchObject(approved);
+  });
+
   it('is approved by a CA that has expired since', async () => {
     const signer = await newAuthority({ notAfter: end });
     const { cert, key } = await newLeaf({}, signer);

@@ -1,5 +1,5 @@
 // Real files and links below a directory that only root, or who runs this, may write.
-import { chmod, chown, mkdir, mkdtemp, realpath, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, chown, lchown, mkdir, mkdtemp, realpath, rm, symlink, writeFile } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -51,6 +51,23 @@ describe('openPlaces()', () => {
     expect(openPlaces(file)).toEqual([]);
     await chmod(join(root, 'a/b'), 0o777);
     expect(openPlaces(file)).toEqual([expect.stringContaining(`"${join(root, 'a/b')}"`)]);
+  });
+
+  it('names what anybody may make where it is not there', async () => {
+    await chmod(join(root, 'a'), 0o1777);
+    const absent = join(root, 'a/none');
+    expect(openPlaces(absent)).toEqual([`anybody may make "${absent}", which is not there`]);
+    expect(openPlaces(join(root, 'a/b/none'), join(root, 'none/file'))).toEqual([]);
+  });
+
+  // Takes root, as the next.
+  it.skipIf(!isRoot && process.env['CI'] !== 'true')('names a link of another user, wherever it leads', async () => {
+    await chmod(join(root, 'a'), 0o1777);
+    await symlink(file, join(root, 'a/link'));
+    await lchown(join(root, 'a/link'), 4711, 4711);
+    expect(openPlaces(join(root, 'a/link'))).toEqual([
+      expect.stringContaining(`"${join(root, 'a/link')}" belongs to user 4711`),
+    ]);
   });
 
   it('ends with links that lead to each other', async () => {

@@ -98,6 +98,21 @@ describe('readKubeconfig()', () => {
     expect(read.token).toBeUndefined();
   });
 
+  it('reads one with five hundred clusters', async () => {
+    const many = Array.from({ length: 500 }, (_, at) => `c${at}`);
+    const clusters = [
+      { name: 'c', cluster: { server: 'https://10.0.0.1:6443', 'certificate-authority': 'ca/tls.crt' } },
+      ...many.map((name) => ({
+        name,
+        cluster: { server: `https://${name}:6443`, 'certificate-authority': 'ca/tls.crt' },
+      })),
+    ];
+    const exec = { command: 'aws', args: ['eks', 'get-token', '--cluster-name', 'c'], apiVersion: 'v1' };
+    const users = [{ name: 'u', user: { token: secret } }, ...many.map((name) => ({ name, user: { exec } }))];
+    const file = await write({ top: { clusters, users } });
+    expect((await readKubeconfig(file)).server).toBe('https://10.0.0.1:6443');
+  });
+
   it('takes tokenFile before token', async () => {
     expect((await readKubeconfig(await write({ user: { token: 'old', tokenFile: 'token' } }))).token).toBe(secret);
   });

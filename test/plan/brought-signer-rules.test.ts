@@ -1,6 +1,6 @@
 // A CA that others brought is never replaced before its end: not for a refresh, not for a lost key, not for a lost Secret.
 import { expect, test } from 'vitest';
-import type { Resolved } from '../../lib/inventory/model.ts';
+import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { CertificateFacts } from '../../lib/pki/certificate.ts';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
@@ -246,6 +246,24 @@ const rows: Row[] = [
     says: ['"CN=kubernetes"'],
   },
   {
+    name: 'its Secret is deleted, and a CA in files is called as it is',
+    resolved: {
+      name: 'mixed',
+      artefacts: [
+        {
+          ...signer,
+          name: 'kubernetes',
+          owned: false,
+          location: { kind: 'pemPair', directory: '/p', certificate: 'a.crt', key: 'a.key' },
+        } as unknown as ResolvedArtefact,
+        ...chain.artefacts,
+      ],
+    },
+    change: { ...trusted({ ...theirs, commonName: 'kubernetes' }), signer: absent, kubernetes: absent },
+    want: 'blocked NotOurs',
+    says: ['"CN=kubernetes"'],
+  },
+  {
     name: 'the same where the other signer is gone: its name is known by the leaf',
     resolved: beside,
     change: { ...trusted(theirs), ...swapped, root: absent, 'root-bundle': absent, signer: absent },
@@ -309,4 +327,10 @@ test('a CA that others brought: what needs it waits for a person, so a single ru
     ['signer', true],
     ['target', true],
   ]);
+});
+
+test('a CA that others brought: what is made of it waits until it is put back', () => {
+  const change = { ...trusted(theirs), signer: absent, bundle: absent, sibling: present(theirs) };
+  const { decisions } = decide({ name: '', resolved: siblings, change, want: '' });
+  expect(decisions.find(({ artefact }) => artefact === 'bundle')).toMatchObject({ action: 'renew', after: ['signer'] });
 });
