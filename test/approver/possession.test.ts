@@ -137,9 +137,9 @@ describe('a request that shows the expired certificate of its node', () => {
   });
 
   it('is approved whenever its Node was made, where its key was noted for this Node', () => {
-    const node = { createdAt: new Date(notBefore.getTime() + 50 * minute), uid: 'u-node' };
+    const late = { ...node, createdAt: new Date(notBefore.getTime() + 50 * minute) };
     const recorded = { until: end, key: keyOfLeaf, nodeUid: 'u-node' };
-    expect(judged({ facts: { node, recorded } })).toMatchObject(approved);
+    expect(judged({ facts: { node: late, recorded } })).toMatchObject(approved);
   });
 
   it('is approved by a CA that has expired since', async () => {
