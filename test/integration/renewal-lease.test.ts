@@ -215,7 +215,7 @@ describe('regen.machine', () => {
       readonly properties?: Readonly<Record<string, Schema>>;
       readonly type?: string;
     }
-    const { spec } = parseYaml(await clusterApiCrd('KubeadmControlPlane')) as {
+    const { spec } = parseYaml(await clusterApiCrd('KubeadmControlPlane'), 'ours') as {
       readonly spec: { readonly versions: readonly { name: string; schema: { openAPIV3Schema: Schema } }[] };
     };
     /** Every key of an object is one of the schema. */

@@ -1,6 +1,6 @@
 // Members of a real etcd in the layout of etcdadm: each has a directory of its own for its certificates, and an address of
 // the loopback network. Clients and peers are asked for certificates.
-import { chown, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, chown, copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:https';
 import { connect } from 'node:tls';
 import { tmpdir } from 'node:os';
@@ -94,8 +94,8 @@ export class EtcdMembers implements AsyncDisposable {
       ])
         await chown(path, uid, uid);
     }
-    // mkdtemp makes it for its owner alone.
-    if (uid !== undefined) await chown(root, uid, uid);
+    // mkdtemp makes it for its owner alone; configurations below it must stay root's.
+    if (uid !== undefined) await chmod(root, 0o711);
     return them;
   }
 
