@@ -59,6 +59,9 @@ const isDone = (call: Promise<unknown>): Promise<boolean> =>
     () => false,
   );
 
+/** No stamp of names. */
+const unconfirmed = 'unconfirmed';
+
 export class ObjectSync {
   readonly #options: ObjectSyncOptions;
   readonly #log: Log;
@@ -149,7 +152,8 @@ export class ObjectSync {
       this.#known = result.known;
       if (this.#newest === suggested) this.#newest = { version: result.resourceVersion };
       this.#failures = 0;
-      this.#stamp = stamp;
+      // What vanishes again right after a write looks as it did before: another pass confirms the write.
+      this.#stamp = result.action === 'write' || result.action === 'remove' ? unconfirmed : stamp;
       this.#report(result, clock.now().getTime() - began);
     } catch (err) {
       if (signal.aborted) return;

@@ -168,7 +168,7 @@ describe('the syncer', () => {
       await putAll(objects, filled(generation));
       await syncer.shows(objects, 'blob', generation);
     }
-    rmSync(syncer.destinationDir, { recursive: true });
+    rmSync(syncer.destinationDir, { recursive: true, maxRetries: 20 }); // it is being put back
     await syncer.shows(objects, 'blob', 'five');
     const peak = syncer.peak();
     console.log(`peak ${peak.toFixed()} MB, with small objects ${usual.toFixed()} MB`);

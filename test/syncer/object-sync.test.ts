@@ -177,3 +177,26 @@ it('what was stuck and is good again is one line, also where nothing had to be w
   expect(told()).toEqual(['info sync.written', 'warn sync.refused', 'info sync.resolved']);
   expect(counted).toEqual(['syncer written', 'syncer missing']);
 });
+
+it('look() wakes the loop where the same directory vanishes again right after it was put back', async () => {
+  const stop = new AbortController();
+  const sync = syncOf(false, stop.signal);
+  inApi = content('one', '1');
+  sync.offer('1');
+  const running = sync.run();
+  await clock.waiting();
+  const path = join(directory, 'configmaps', 'x', 'key');
+  const written = (): number => lines.filter(({ event }) => event === 'sync.written').length;
+  for (const times of [1, 2, 3]) {
+    while (written() < times) await setImmediate();
+    await clock.waiting();
+    await rm(join(directory, 'configmaps'), { recursive: true });
+    while (written() === times) {
+      sync.look();
+      await setImmediate();
+    }
+    expect(await readFile(path, 'utf8').catch(String)).toBe('one');
+  }
+  stop.abort();
+  await running;
+});
