@@ -4,7 +4,7 @@
 /** `renew`: it is reissued, regenerated or rewritten. `keep`: nothing to do now. `blocked`: it needs renewal, not possible now. */
 export type Action = 'renew' | 'keep' | 'blocked';
 
-/** The actions with which it is given, what it says of an artefact in a few words, and what follows. */
+/** The actions of a reason, its meaning in a few words, and the consequence. */
 type Explained = readonly [action: Action | `${Action}, ${Action}`, meaning: string, follows: string];
 
 export const reasons = {
@@ -45,7 +45,10 @@ export const reasons = {
 
 export type Reason = keyof typeof reasons;
 
-/** Due, or past its end, and left as it is for now by a rule: a person who starts a run wants to know that. */
+/**
+ * Reasons of artefacts that are due or expired, and left unchanged for now by a rule: shown to a person who starts a
+ * run.
+ */
 export const leavingReasons: readonly Reason[] = [
   'InGrace',
   'Postponed',
@@ -56,7 +59,7 @@ export const leavingReasons: readonly Reason[] = [
   'SignerExternal',
 ];
 
-/** Valid, and soon to be renewed: `status` shows it as EXPIRING. */
+/** Reasons of artefacts that are valid and soon to be renewed: `status` shows them as EXPIRING. */
 export const endingReasons: readonly Reason[] = [
   'RefreshDue',
   'Postponed',
