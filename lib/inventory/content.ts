@@ -8,7 +8,7 @@ export const certificateKey = fileKinds.pemPair.files.certFile;
 export const privateKeyKey = fileKinds.pemPair.files.keyFile;
 export const caBundleKey = fileKinds.pemFile.files.file;
 
-/** Required form of the content, as far as it is known here. */
+/** Required form of the content, where it is known here. */
 export type ArtefactContent =
   /** A certificate and its key. */
   | { readonly kind: 'pair' }

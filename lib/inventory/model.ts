@@ -60,14 +60,14 @@ export type Opaque = OfKind<'opaque'>;
 
 /** A component that reads a published artefact, and its action to pick up a change. */
 export type Reader = Artefact['readers'][number];
-/** How it is proven that a component *uses* an artefact, and not only that it lies on disk. */
+/** Proof that a component *uses* an artefact, and not only that it lies on disk. */
 export type Proof = Reader['proof'];
 
 /** Features that a machine has or lacks, found by discovery. */
 export type Feature = Required<Artefact>['when'];
 /**
- * Where a serving certificate's names come from: a literal DNS name or IP address, or a parameter of the inventory
- * (a list, given in the configuration file).
+ * Source of names of a serving certificate: a literal DNS name or IP address, or a parameter of the inventory (a list,
+ * given in the configuration file).
  */
 export type HostnameSource = Target['hostnames'][number];
 
@@ -91,7 +91,7 @@ export interface Inventory extends Pick<
 /** A target with the host names that are known: DNS names and IP addresses, sorted, without duplicates. */
 export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organizationsBefore' | 'demandedBy'> {
   readonly hostnames: readonly string[];
-  /** Names that it must hold besides its given names: the machine's own components connect to them. */
+  /** Names that it must hold in addition to its given names: the machine's own components connect to them. */
   readonly demandedHostnames?: readonly string[];
   /** A flag names it elsewhere than by default, so the name of its issuer proves nothing: only a signature does. */
   readonly isElsewhere?: true;

@@ -65,7 +65,7 @@ export const reader = z.strictObject({
   proof: proof.default({ kind: 'none' }),
 });
 
-/** Without dashes. */
+/** Flag of a component, without dashes. */
 export const flagOfComponent = z.strictObject({ component: objectName, flag: objectName });
 
 /** Placeholder in the value of a flag. */

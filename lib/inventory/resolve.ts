@@ -33,17 +33,17 @@ export interface Environment {
   readonly directories?: Readonly<Record<string, string>>;
   /** Absolute paths by the name of the file, named by flags of a component; null: it runs without that file. */
   readonly files?: Readonly<Record<string, string | null>>;
-  /** Files that flags of this machine's components name: one that no entry covers becomes an entry. */
+  /** Files that flags of this machine's components name: a file without an entry becomes an entry. */
   readonly named?: readonly FileOfFlag[];
   /** Settings of this machine's components that could not be followed. */
   readonly unread?: readonly UnreadSettings[];
   /** Endpoints discovered on this machine. */
   readonly endpoints?: Endpoints;
-  /** Features that this machine lacks; artefacts that need one of them do not exist here. */
+  /** Features that this machine lacks; artefacts that need such a feature do not exist here. */
   readonly lacks?: readonly Feature[];
   /**
-   * Files that a component reads, by component, where its manifest names files other than kubeadm's: then it reads no
-   * others.
+   * Files that a component reads, by component, where its manifest names files other than kubeadm's: then it reads only
+   * these.
    */
   readonly reads?: Readonly<Record<string, readonly string[]>>;
   /** Why a parameter has no value, as the last part of a sentence: artefacts that need it have to wait. */
@@ -52,7 +52,7 @@ export interface Environment {
   readonly demanded?: Readonly<Record<string, readonly string[]>>;
   /** Components that elect no leader here, so that no Lease shows whether they work. */
   readonly withoutLease?: readonly string[];
-  /** For a process that makes no certificate: a parameter without value counts as empty, a directory stays open. */
+  /** Marks a process that makes no certificate: a parameter without value counts as empty, a directory stays open. */
   readonly mayLack?: boolean;
 }
 
@@ -283,9 +283,8 @@ export function componentsIn({ artefacts }: Pick<Inventory | Resolved, 'artefact
 }
 
 /**
- * Returns the same artefacts from the view of these components: only artefacts that one of them reads are published,
- * and they are the only readers. All other artefacts stay in the inventory, because artefacts refer to each other by
- * name.
+ * Returns the same artefacts from the view of these components: only artefacts that they read are published, and they
+ * are the only readers. All other artefacts stay in the inventory, because artefacts refer to each other by name.
  */
 export function readBy(resolved: Resolved, components: readonly string[]): Resolved {
   return {

@@ -75,8 +75,8 @@ export const artefactSchema = z.discriminatedUnion('kind', [
       commonName: someText
         .exactOptional()
         .describe('Of its certificates, before "_@" and the time. Default: by namespace and name of its object'),
-      // On disk each of several machines would make its own; a machine that gets the CA of another one has no such
-      // parameter.
+      // On disk each of several machines would make its own; a machine that receives another machine's CA has no value
+      // for the parameter.
       owned: z
         .union([z.boolean(), z.strictObject({ unlessSet: parameterName })], {
           error: 'true, false, or {unlessSet: PARAMETER}',

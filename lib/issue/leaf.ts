@@ -178,7 +178,7 @@ function sharedKey(
   return { key: new PrivateKey(parsePrivateKey(pem, locationText(location))), entries: { [privateKeyKey]: pem } };
 }
 
-/** Adds the names that the machine demands, except those that a name of the former certificate covers. */
+/** Adds the names that the machine demands, except names that the former certificate covers. */
 const withDemanded = (
   { demandedHostnames = [] }: ResolvedTarget,
   template: LeafTemplate,
@@ -188,7 +188,7 @@ const withDemanded = (
   alternativeNames: [...template.alternativeNames, ...uncoveredHostnames(demandedHostnames, held).map(hostnameDer)],
 });
 
-/** The certificate that a renewal follows, and the blocks that stood behind it in its file. */
+/** The certificate that a renewal follows, and the blocks behind it in its file. */
 interface Former {
   readonly leaf: Certificate;
   readonly others: readonly Pick<PemBlock, 'label' | 'der'>[];
@@ -200,9 +200,9 @@ interface Former {
 
 /**
  * Returns notBefore of a renewal: its CA's, like the kubeconfigs of `kubeadm init`. A clock may be wrong during the
- * renewal; a certificate that begins in the future would be of no use once the clock is corrected, and would look like
- * evidence of a slow clock. A leaf dated back as far as its CA vouches for no more than the CA does: a CA of this
- * minute is trusted from then on only. A self-signed one begins with its predecessor, and at least five minutes early.
+ * renewal; a certificate that begins in the future would be of no use once the clock is corrected, and would hint at a
+ * slow clock. A leaf dated back as far as its CA vouches for no more than the CA does: a CA of this minute is trusted
+ * from then on only. A self-signed one begins with its predecessor, and at least five minutes early.
  */
 function beginningOf(issuer: Authority | undefined, former: Former | undefined, now: Date): Date {
   const early = new Date(now.getTime() - backDatedMs);

@@ -13,9 +13,9 @@ import { annotationsOf } from './metadata.ts';
 import { replaceInFile } from './signer-file.ts';
 
 /**
- * Restores the certificate; the key stays. The other blocks of a whole file stay in their place; those of a torn or
- * missing file that are whole follow the certificate, with the former CAs that its kubeconfigs hold. Throws SignFailed
- * without a copy, MaterialInvalid where a present key belongs to another certificate.
+ * Restores the certificate; the key stays. The other blocks of a whole file stay in their place. A torn or missing file
+ * gets the certificate first, then its whole blocks and the former CAs in its kubeconfigs. Throws SignFailed without a
+ * copy, MaterialInvalid where a present key belongs to another certificate.
  */
 export function putBack({ name, location }: Signer, from: Ingredients): Issued {
   const { [certificateKey]: damaged, [privateKeyKey]: keyPem } = from.material.get(name)?.entries ?? {};

@@ -160,7 +160,7 @@ async function clientCertificate(reading: Reading, user: KubeconfigFields): Prom
   return reading.problem('user.client-key', 'does not belong to client-certificate');
 }
 
-/** Returns the bearer token. tokenFile wins over token, as in client-go: it is the one that is renewed. */
+/** Returns the bearer token. tokenFile wins over token, as in client-go, because the file is renewed. */
 async function bearerToken(reading: Reading, user: KubeconfigFields): Promise<string | undefined> {
   const file = reading.text(user, 'user', 'tokenFile');
   const path = file === undefined ? 'user.token' : 'user.tokenFile';

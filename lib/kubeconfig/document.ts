@@ -6,9 +6,8 @@
 //   1. the server is known for this machine
 //   2. else a CA of this machine has signed its certificate, or is its server's CA: whatever its names
 //   3. else kubeadm's name for its cluster, else for its user and context, or the kubelet's (kubernetes/kubernetes
-//      cmd/kubeadm/app/util/kubeconfig, pkg/kubelet/certificate/bootstrap), unless another CA has signed its
-//      certificate
-//   4. else the current context where no server is known, and none where one is
+//      cmd/kubeadm/app/util/kubeconfig, pkg/kubelet/certificate/bootstrap), unless a foreign CA has signed it
+//   4. else the current context where no server is known, and none where a server is known
 // Where several contexts match alike, the current context counts.
 import { dirname, resolve } from 'node:path';
 import { bareHost, isLoopbackHost } from '../address.ts';
@@ -78,7 +77,7 @@ function readView(file: string, bytes: Uint8Array, known: KnownServers): Kubecon
   }
   const context = ownContext(config, known);
   if ('problem' in context) return context;
-  // Checked before its owner: a file that no component can load works for no owner.
+  // Checked before its owner: no owner works with a file that no component can load.
   const own =
     'user' in context ? [context.user, context.cluster].map(({ path: [list, at, of] }) => `${list}[${at}].${of}`) : [];
   const problem = kubeconfigProblem(config, own);
@@ -169,7 +168,7 @@ type ContextChoice =
 export interface KnownServers {
   readonly controlPlane?: string;
   readonly local?: string;
-  /** URLs that components of this machine use with certificates of its own CA. */
+  /** Servers that components of this machine reach with certificates of its own CA. */
   readonly components?: readonly string[];
   readonly issued?: Issued | undefined;
 }
@@ -215,7 +214,7 @@ function evidentContext(config: KubeconfigFields, known: KnownServers, present?:
   const isIssued = (one: Context): boolean => issuedHere(one, known) === true;
   for (const isOurs of [(one: Context) => pointsHere(one, known), isIssued, hasKubeadmsCluster, hasKubeadmsName]) {
     const ours = contexts.filter((one) => isOurs(one) && (issuedHere(one, known) !== false || pointsHere(one, known)));
-    // by its names alone a context of another kubeadm cluster looks like ours
+    // a context of another kubeadm cluster has the same names
     if (isOurs === hasKubeadmsName && new Set(ours.map((one) => one.clusterName)).size > 1) break;
     const own = ours.find(({ name }) => name === present) ?? ours.find(hasKubeadmsName) ?? ours[0];
     if (own !== undefined) return own;

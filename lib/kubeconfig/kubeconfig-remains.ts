@@ -5,10 +5,11 @@
 //
 // Evidence of remains, each enough (k8s.io/client-go tools/clientcmd/api/v1 has the names of the fields):
 //   - no bytes at all, or nothing but zeros and blanks: it has no content, so nothing is lost with it
-//   - a mapping with two of the four fields that every kubeconfig has, one of them with an item of a kubeconfig or
-//     nothing else in the mapping, or with nothing but fields of a kubeconfig
-//   - a text that is no YAML any more, with one of these fields at the beginning of a line and fewer other fields
-//     there, with one line at most that no kubeconfig has, and that only next to a version, a server or credentials
+//   - a mapping with two of the four fields that every kubeconfig has, either with an item of a kubeconfig in a field
+//     or nothing else in the mapping, or with nothing but fields of a kubeconfig
+//   - a text that is no YAML any more, with at least a single such field at the beginning of a line and fewer other
+//     fields there, with at most a single line that no kubeconfig has, and that only next to a version, a server or
+//     credentials
 //   - a text that is cut off within the first line of a kubeconfig
 //   - lines of base64 and fields of a kubeconfig, where the rest was zeroed
 import { bounds } from '../bounds.ts';

@@ -31,7 +31,7 @@ export function broughtByOthers(at: Faulty<Case<Signer>>): Verdict | undefined {
   const { artefact, now, fault } = at;
   if (!isMadeHere(artefact)) return undefined;
   const known = lastKnown(at);
-  // An artefact that could not be read may be the only one that knows it.
+  // An unread artefact may be the only holder of it.
   if (known === undefined && isUnread(at)) {
     const message = `${fault.message}; whether it was brought here nobody can tell before its bundles and leaves are read`;
     return blocked('Unavailable', message, laterMs(now, soonMs));
@@ -140,7 +140,7 @@ function youngestLeaf(
 
 /**
  * The CAs in the bundles that must hold this signer, the youngest first; where these are empty, the CAs in their
- * compositions. Without foreign CAs: those of signers in the same bundle, and of other bundles that are inputs, too.
+ * compositions. Without foreign CAs: CAs of signers in the same bundle, and of further bundles that are inputs, too.
  */
 function bundled(artefact: Signer, artefacts: readonly ResolvedArtefact[], facts: Facts): readonly CertificateFacts[] {
   const bundles = bundlesFor(artefacts, artefact);

@@ -1,6 +1,6 @@
-// When a CA bundle or a composed bundle is rewritten. Pure.
-// Trust is never lost by accident: a bundle keeps the former certificates of its signers until they expire, and a
-// composed bundle keeps its own while one of its inputs has been lost.
+// When a CA bundle or a composed bundle is rewritten. Pure. Trust is never lost by accident: a bundle keeps the former
+// certificates of its signers until they expire, and a composed bundle keeps its own while any of its inputs has been
+// lost.
 import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { blocked, bring, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
@@ -136,7 +136,7 @@ function nothingFromInputs(at: ComposedCase): Verdict | undefined {
   return awaitingExternal(at, at.artefact.inputs, nothingToHold(at, at.artefact.inputs, fault));
 }
 
-/** Whether a rewrite adds certificates; one that only removes expired certificates, or sorts, does not. */
+/** Whether a rewrite adds certificates; removing expired certificates, or sorting, does not count. */
 const brings = ({ leaves, lacking }: ComposedCase): boolean => leaves.newFrom.size + lacking.length > 0;
 
 function inputSettles(at: ComposedCase): Verdict | undefined {

@@ -29,7 +29,7 @@ export interface ClockFacts {
 export interface OtherClock {
   /** Source for messages: which machine, and where it wrote. */
   readonly of: string;
-  /** By how much our clock is at least ahead of it, milliseconds; negative: behind. */
+  /** Least lead of our clock over it, milliseconds; negative: our clock is behind. */
   readonly aheadMs: number;
 }
 
@@ -126,7 +126,7 @@ interface Heard {
   readonly against?: OtherClock;
 }
 
-/** Compares our clock with those of other machines. Where these contradict each other, they prove nothing. */
+/** Compares our clock with the clocks of other machines. Where these contradict each other, they prove nothing. */
 function hear(clock: ClockFacts, now: Date): Heard {
   const others = (clock.others ?? []).filter((other) => isPossible(other, clock, now));
   const agrees = others.some(({ aheadMs }) => Math.abs(aheadMs) <= clockSkewMs);
@@ -136,9 +136,9 @@ function hear(clock: ClockFacts, now: Date): Heard {
 }
 
 /**
- * Whether another clock can be right: one that shows a time before this program was built is wrong, whatever ours
- * shows, and so very likely is one that shows ten years after it, unless ours does, too: its machine may be the leader
- * for long, and must not keep us from recovering.
+ * Whether another clock can be right. A clock that shows a time before this program was built is wrong, whatever ours
+ * shows, and so very likely is a clock that shows ten years after it, unless ours does, too: its machine may be the
+ * leader for long, and must not keep us from recovering.
  */
 function isPossible({ aheadMs }: OtherClock, { builtAt }: ClockFacts, now: Date): boolean {
   const shown = now.getTime() - aheadMs;

@@ -58,7 +58,10 @@ export interface RenewAhead {
   readonly beforeMs?: number | undefined;
   /** Remaining life of a CA, in milliseconds. */
   readonly signerBeforeMs: number;
-  /** From 0 to less than 1, always the same on one node: spreads the nodes over the threshold and over the window. */
+  /**
+   * Fraction from 0 to less than 1, always the same on one node: spreads the nodes over the threshold and over the
+   * window.
+   */
   readonly jitter: number;
   /** Undefined: at any time. */
   readonly window?: RenewalWindow | undefined;
@@ -106,9 +109,9 @@ export interface Expected {
   readonly newNotAfter?: Date | undefined;
   /** Time at which it may be rewritten, so an artefact made from it now would soon be made again. */
   readonly settlesAt?: Date | undefined;
-  /** It needs renewal, and that is not possible now. */
+  /** Its renewal is needed, and not possible now. */
   readonly blocked?: boolean;
-  /** It must be brought, and nothing can be made of it before that. */
+  /** A person must bring it, and nothing can be made of it before that. */
   readonly byHand?: true | undefined;
   /** How it is renewed. Certificates that a CA in `trusted` has signed stay valid with `ownKey` and `follow`. */
   readonly origin?: Origin;

@@ -8,7 +8,7 @@ export type ArtefactFacts =
   | {
       readonly state: 'unavailable';
       readonly message: string;
-      /** First read that failed, unbroken since; undefined after a single read. */
+      /** Time since which every pass has failed to read it; undefined in a single pass. */
       readonly since?: Date | undefined;
     }
   /**
@@ -72,8 +72,8 @@ export type ArtefactFacts =
       /** Signers only: artefacts whose copy differs in a few bytes, where nothing shows which of the two is right. */
       readonly differingCopies?: readonly string[] | undefined;
       /**
-       * First read that found this content (`digest`), unbroken since; undefined after a single read, and for files
-       * that are older.
+       * Time since which every pass has found this content (`digest`); undefined in a single pass, and for files that
+       * are older.
        */
       readonly since?: Date | undefined;
     };

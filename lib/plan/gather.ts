@@ -207,7 +207,7 @@ function justChanged({ changedAt }: Found, { previous, readAt }: Read): Date | u
 }
 
 interface Vouching {
-  /** The intermediate CAs that the leaf's own file brings along. */
+  /** The intermediate CAs in the leaf's own file. */
   readonly brought: readonly Certificate[];
   readonly authority: Certificate;
   readonly now: Date;

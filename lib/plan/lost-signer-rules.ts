@@ -22,7 +22,10 @@ export function signerFromCopies(at: Faulty<Case<Signer>>): Verdict | undefined 
   return renew({ ...at, fault: { ...fault, message } }, [], leaves, 'putBack');
 }
 
-/** A second machine that does not have the CA yet looks just like the only machine, which has lost it. */
+/**
+ * Reports an absent CA: a second machine that lacks it so far cannot be distinguished from the only machine, which has
+ * lost it.
+ */
 export function onOtherMachines({ artefact, now, fault }: Faulty<Case<Signer>>): Verdict | undefined {
   if (fault.reason !== 'Absent' || typeof artefact.owned !== 'object') return undefined;
   const wanted = 'copy it from another machine or from a backup; where there is no other, run "init render" again';
@@ -73,7 +76,7 @@ export function notMadeHere({
   if (reason === 'RefreshDue' && policy.ahead !== undefined && isFile(artefact.location))
     return endingSigner(message, later);
   if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
-  // It becomes valid by itself, or with the right time.
+  // It becomes valid in time, or when the clock is corrected.
   if (reason === 'NotYetValid')
     return blocked('NotOurs', `${message}; it is not made here: see that the clock is right`, later);
   const told = `${message}; bring a new one by hand, it is not made here: other machines may have the same one`;

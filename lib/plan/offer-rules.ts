@@ -1,6 +1,6 @@
 // Pairs made elsewhere for a target, in the place that the administrator has named for it (`regen.sources`): when that
 // place is read, and when its pair replaces the present one. Only where nothing here can renew the target, or long
-// before its expiry where its source has one that is valid longer. Nothing is signed. Pure.
+// before its expiry where the pair of its source is valid longer. Nothing is signed. Pure.
 import { isRecent } from '../clock.ts';
 import type { ResolvedTarget } from '../inventory/model.ts';
 import { type Case, renew, type Verdict } from './decision.ts';

@@ -56,7 +56,7 @@ export function plan(input: PlanInput): Plan {
   for (const artefact of resolved.artefacts) {
     const fact = facts.get(artefact.name) ?? { state: 'unavailable', message: 'it has not been read' };
     const at: Case = { ...input, artefact, fact, expected };
-    // A rule that meets a fault of this program may not meet it again when something else has changed.
+    // A rule that meets a fault of this program may succeed when another input has changed.
     const isStuck = (message: string): Verdict =>
       blocked('Unreadable', `it cannot be judged: ${message}`, laterMs(now, lookAgainMs));
     let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);

@@ -8,12 +8,15 @@ import { batchMs, isLastCall, isRenewedAhead, postponed, thresholdMs } from './a
 import { earliest, type Finding, idleMs, isVerdict, keep, laterMs, type PairCase } from './decision.ts';
 import { certificateOf } from './facts.ts';
 
-/** The kubelet itself renews ahead of time what it rotates: two owners would overwrite each other. */
+/**
+ * Whether this program renews a pair ahead of time. The kubelet renews its rotated certificates itself: two owners
+ * would overwrite each other.
+ */
 export const isOwner = ({ artefact, policy }: PairCase): boolean =>
   !(artefact.kind === 'target' && artefact.rotatedBy !== undefined) &&
   (policy.kind === 'BeforeExpiry' || artefact.renewAhead === true || thresholdMs({ artefact, policy }) !== undefined);
 
-/** In the API the cluster's own rotator comes first; files have no other rotator. */
+/** Returns notAfter plus grace. The cluster's own rotator comes first in the API; files have no other rotator. */
 export function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
   return !isFile(artefact.location) ? laterMs(notAfter, policy.graceMs) : notAfter;
 }

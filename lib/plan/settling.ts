@@ -77,7 +77,7 @@ export function partSettles({ expected }: Case, parts: readonly string[], fault?
   return until && afterPart(open, until, fault);
 }
 
-/** Fault of an unusable artefact that has been broken for the settle time. */
+/** Finding for an unusable artefact: a fault once it has been broken for the settle time. */
 export function stillUnusable(at: Case): Finding | undefined {
   const fault = unusable(at);
   return fault && settled(at, [at.artefact.name], fault);

@@ -48,7 +48,7 @@ function differenceText({ leaves, issuer, keyId, fingerprint, heldBy }: UnknownA
   return `differs from the one that has signed ${count}: that is "${issuer}" (${known.join('; ')})`;
 }
 
-/** Without `--force` an expired copy never replaces a valid certificate. */
+/** Text of the way back. An expired copy replaces a valid certificate only with `--force`. */
 function wayBack({ name, location }: Signer, { backup }: UnknownAuthority): string {
   const files = isFile(location) ? filesOf(location).map(({ file }) => file) : [];
   const back = `put ${files.join(' and ')} back`;

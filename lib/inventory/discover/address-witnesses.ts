@@ -27,7 +27,7 @@ export function witnessedAddresses(witnesses: AddressWitnesses): readonly string
   return [...new Set(confirmed.filter((host) => isIP(host) !== 0 && !isLoopbackHost(host)))];
 }
 
-/** Whether a machine has an address that one of its flags names, or another of its files names it as its own. */
+/** Whether a machine has an address that a flag of it names, or another of its files names it as its own. */
 export function isConfirmedBy(witnesses: AddressWitnesses, address: string): boolean {
   if (isLoopbackHost(address) || witnesses.own.includes(address)) return true;
   return witnessedAddresses({ ...witnesses, own: [address] }).includes(address);

@@ -15,7 +15,7 @@ import { containersOf, flagsOf } from './documents.ts';
 /** The name of our container in a static pod (lib/adopt/static-pods.ts). */
 const ownContainer = 'kube-cert-recovery';
 
-/** Files by component: a component listed here reads these and no others. */
+/** Files by component: a component listed here reads only these. */
 export type FilesRead = Readonly<Record<string, readonly string[]>>;
 
 /** Returns the files of adopted components. `manifests`: their texts by component. */

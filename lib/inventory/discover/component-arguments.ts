@@ -4,7 +4,7 @@ import { shellCommands } from './shell-script.ts';
 
 const shells: ReadonlySet<string> = new Set(['sh', 'bash', 'dash', 'ash', 'busybox']);
 
-/** Programs that start another one, which their own words name. */
+/** Programs that start another program, given in their own words. */
 const runners: ReadonlySet<string> = new Set(
   (
     'env nice ionice chrt taskset numactl stdbuf setpriv runuser sudo su-exec gosu chroot flock timeout tini dumb-init ' +

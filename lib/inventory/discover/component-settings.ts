@@ -1,4 +1,4 @@
-// Settings of a component: flags of its command line, variables that stand for flags, fields of its configuration. Pure.
+// Settings of a component: flags of its command line, variables in place of flags, fields of its configuration. Pure.
 import { posix } from 'node:path';
 import { flagsIn } from '../../command-flags.ts';
 import type { ComponentName } from '../../components.ts';
@@ -48,10 +48,7 @@ export function valuesIn(words: readonly string[]): ValuesByFlag {
   return values;
 }
 
-/**
- * Returns variables that replace flags: ETCD_CERT_FILE for --cert-file, and those of etcdctl (etcd: pkg/flags,
- * FlagToEnv).
- */
+/** Returns variables that replace flags: ETCD_CERT_FILE for --cert-file, and etcdctl's (etcd: pkg/flags, FlagToEnv). */
 export function valuesOfVariables(component: ComponentName, variables: ReadonlyMap<string, string>): ValuesByFlag {
   if (component !== 'etcd') return new Map();
   return new Map(
@@ -64,7 +61,7 @@ export function valuesOfVariables(component: ComponentName, variables: ReadonlyM
   );
 }
 
-/** Merges two sources of flags: values of the first beat those of the second. */
+/** Merges two sources of flags: values of the first beat values of the second. */
 export const firstOfBoth = (first: ValuesByFlag, second: ValuesByFlag): ValuesByFlag => new Map([...second, ...first]);
 
 /** Adds the values of a configuration that a flag names. `documents`: its texts, a later one beats an earlier. */

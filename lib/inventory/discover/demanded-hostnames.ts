@@ -11,7 +11,7 @@ import type { SettingsHere } from './named-files.ts';
 export interface Demanding {
   readonly settings: SettingsHere;
   readonly servers: readonly ComponentServer[];
-  /** Whether this machine has an address that one of its flags names, or another file shows it as its own. */
+  /** Whether this machine has an address that a flag of it names, or another file shows it as its own. */
   readonly isConfirmed: (address: string) => boolean;
   readonly own: readonly string[];
 }

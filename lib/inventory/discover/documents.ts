@@ -73,7 +73,7 @@ export function commandLineOf(
 
 /**
  * Whether a component holds a Lease while it works: a single control plane, for example minikube's, may run without
- * (--leader-elect of k8s.io/component-base, true by default; its values are those of Go's strconv.ParseBool).
+ * (--leader-elect of k8s.io/component-base, true by default; parsed by Go's strconv.ParseBool).
  */
 export function electsLeader(manifest: string, component: string): boolean {
   const value = flagsOf(manifest, component)?.get('leader-elect');
@@ -105,7 +105,7 @@ function containerIn(pod: Mapping, component: string): Mapping | undefined {
   return containers.find(({ name }) => name === component) ?? containers.find(runs);
 }
 
-/** Whether one of its containers runs the component. */
+/** Whether any of its containers runs the component. */
 export const runsComponent = (manifest: string, component: string): boolean =>
   containerOf(manifest, component) !== undefined;
 

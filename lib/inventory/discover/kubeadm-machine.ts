@@ -49,7 +49,7 @@ export interface KubeadmQuestion extends Machine {
   readonly shown?: (settings: SettingsHere) => string | undefined;
 }
 
-/** Returns kubeadm's own directories, unless others are known. */
+/** Returns kubeadm's own directories, unless different ones are known. */
 export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): KubeadmQuestion['directories'] {
   const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
   return { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };

@@ -183,7 +183,7 @@ function nodeNames({ files, kubelet }: KubeadmSight, etcd: Flags): readonly (str
     kubeconfigOf(kubeletKubeconfig ?? '')?.commonName,
   ].flatMap((name) => (name?.startsWith(nodePrefix) === true ? name.slice(nodePrefix.length) : []));
   const flag = (name: string): string | undefined => kubelet?.get(name)?.at(-1) ?? flagInEnv(kubeletFlags, name);
-  // kubeadm names the member of etcd by its node.
+  // kubeadm names the member of etcd after its node.
   const told = [flag('hostname-override'), etcd.get('name')];
   const present = nameOfHost(hostname);
   // A network may have given it another name, or none yet. Cloud providers within the kubelet have names of their own.

@@ -16,7 +16,7 @@ export function addressesHere(): Addresses {
 const virtual =
   /^(docker|br-[\da-f]{12}$|cni|podman|veth|kube-|cali|vxlan|tunl|flannel|cilium|lxc|weave|antrea|ovn|nodelocaldns|virbr|tailscale)/;
 
-/** Pure. */
+/** Returns the addresses of all other interfaces, except link-local ones. Pure. */
 export const candidateAddresses = (addresses: Addresses): readonly string[] =>
   Object.entries(addresses).flatMap(([name, list]) =>
     virtual.test(name) ? [] : list.filter((one) => !isLinkLocal(one)),

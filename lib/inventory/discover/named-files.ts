@@ -5,7 +5,7 @@ import { type ComponentSettings, hostPathOf } from './component-settings.ts';
 /** Settings by component; without components that nothing here starts. */
 export type SettingsHere = Readonly<Record<string, ComponentSettings | undefined>>;
 
-/** Absolute paths on this machine, by the name that the inventory gives them; null: its component runs without that file. */
+/** Absolute paths on this machine, by their name in the inventory; null: its component runs without that file. */
 export type NamedFiles = Readonly<Record<string, string | null>>;
 
 /**

@@ -5,7 +5,7 @@ import { otherThanKubeconfig } from '../../kubeconfig/kubeconfig-remains.ts';
 import { otherThanPem } from '../../pki/pem-remains.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
 
-/** Texts of files; undefined for one that is absent or cannot be read. */
+/** Texts of files; undefined where a file is absent or cannot be read. */
 interface Signs {
   readonly manifest: string | undefined;
   readonly 'apiserver.crt': string | undefined;

@@ -46,8 +46,8 @@ function directoryOf(value: string): string | undefined {
 }
 
 /**
- * Replaces specifiers whose values are the same in every service of the system (systemd.unit(5), "Specifiers"); others
- * stay.
+ * Replaces specifiers whose values are the same in every service of the system (systemd.unit(5), "Specifiers"); keeps
+ * all other specifiers.
  */
 function withSpecifiers(text: string, unit: string): string {
   const whole = unit.replace(/\.[^.]*$/, '');
