@@ -179,9 +179,7 @@ export function heldSigner(artefact: Artefact, { all, isWhole, byName }: Surroun
   return [conflict(['issuer'], `must name a signer that a caBundle holds, got "${name}", which none holds`)];
 }
 
-/**
- * Checks that a certificate of the inventory names the server: else every client that requests that name refuses it.
- */
+/** Checks that a certificate of the inventory names the server: else every client refuses it. */
 export function servedServerName({ readers }: Artefact, { all, isWhole }: Surroundings): FieldProblem[] {
   return readers.flatMap(({ kubeconfig }, at): FieldProblem[] => {
     const name = kubeconfig?.tlsServerName;

@@ -55,10 +55,7 @@ function fittingLocation(artefact: Artefact, { all }: Surroundings): FieldProble
   return found;
 }
 
-/**
- * Checks the issuer: a forgotten one must not make a certificate that no reader trusts, so only a present self-signed
- * certificate stays self-signed.
- */
+/** Checks the issuer: a forgotten one must not make a self-signed certificate; only a present one stays so. */
 function selfSigned(artefact: Artefact): FieldProblem[] {
   if (artefact.kind !== 'target' || artefact.issuer !== undefined) return [];
   if (artefact.usage === 'serving' && artefact.template === 'present' && isFile(artefact.location)) return [];
@@ -201,10 +198,7 @@ function declaredDirectories({ location }: Artefact, { directories, files }: Dec
   });
 }
 
-/**
- * Checks that no two artefacts share a place: they would overwrite each other for ever. Reported once for each pair:
- * the nearest reason.
- */
+/** No two artefacts may share a place: they would overwrite each other for ever. One report per pair: the nearest. */
 export function checkPlaces(entries: readonly ArtefactEntry[]): InventoryFinding[] {
   const taken = new Map<string, string>();
   return entries.flatMap(({ index, artefact }): InventoryFinding[] => {

@@ -17,10 +17,7 @@ export type ArtefactContent =
   | { readonly kind: 'keyPair'; readonly privateKey: string; readonly publicKey: string }
   /** Kubeconfigs, each an entry; all must be whole. */
   | { readonly kind: 'kubeconfigs'; readonly of: Kubeconfigs }
-  /**
-   * Unknown, and for its readers to judge: written unchanged, unless it holds a pair whose halves contradict each
-   * other.
-   */
+  /** Unknown, for its readers to judge: written unchanged, unless it holds a pair of contradicting halves. */
   | { readonly kind: 'opaque' };
 
 /** Returns the content of an artefact; a copy, also of another copy, has its original's. */

@@ -21,16 +21,16 @@ export type FileRole =
   | { readonly holds: 'kubeconfig'; readonly isOptional?: true }
   /** A kubeconfig that leads to a webhook: its trust is its administrator's choice, and it may hold no certificate. */
   | { readonly holds: 'webhook' }
-  /**
-   * Keys of service accounts: a new one invalidates every token. The flag in `knownBy` names the public keys that
-   * verify a signing key.
-   */
+  /** Keys of service accounts: a new one invalidates every token. `knownBy` names the public keys of a signing key. */
   | { readonly holds: 'tokenKey'; readonly knownBy?: TokenKeys }
   /** A document whose fields name further files (configurationFields). */
   | { readonly holds: 'configuration' }
   /** The key of a certificate that another flag names. */
   | { readonly holds: 'key' }
-  /** A directory in which the component makes `PAIR.crt` and `PAIR.key` to serve with, where no flag names a certificate. */
+  /**
+   * A directory in which the component makes `PAIR.crt` and `PAIR.key` to serve with, where no flag names a
+   * certificate.
+   */
   | { readonly holds: 'directory'; readonly pair: string }
   /** Nothing that expires: settings, tokens, a log, a socket. */
   | { readonly holds: 'nothing' };
@@ -60,7 +60,10 @@ const serving = {
   'requestheader-client-ca-file': bundle,
 } as const;
 
-/** Flags of a component that delegates authentication to the API server (pkg/server/options: DelegatingAuthenticationOptions). */
+/**
+ * Flags of a component that delegates authentication to the API server (pkg/server/options:
+ * DelegatingAuthenticationOptions).
+ */
 const delegating = {
   ...serving,
   kubeconfig,

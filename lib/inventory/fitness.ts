@@ -49,10 +49,7 @@ export function otherNode(
   return commonName.slice(nodePrefix.length);
 }
 
-/**
- * Users of Kubernetes itself: an administrator does not choose their names, and no other `system:` name has their
- * rights.
- */
+/** Users of Kubernetes itself: not an administrator's to name, and no other `system:` name has their rights. */
 const ownUsers: ReadonlySet<string> = new Set(['system:kube-controller-manager', 'system:kube-scheduler']);
 
 /**

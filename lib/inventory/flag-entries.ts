@@ -14,10 +14,7 @@ export interface FileOfFlag {
   readonly file: string;
   /** The file of the key, for a certificate. */
   readonly keyFile?: string;
-  /**
-   * The flag that names the file of the key; undefined where none does, and the component reads the key next to the
-   * certificate.
-   */
+  /** The flag that names the key file; undefined where none does, and the key next to the certificate is read. */
   readonly keyFlag?: string;
   /** The signer of this inventory whose key has signed the present certificate; undefined: none of them. */
   readonly issuer?: string | undefined;
@@ -50,10 +47,7 @@ export function withFlagEntries(declared: readonly Artefact[], named: readonly F
   return withKeysOfFlags(all, named, (base) => unusedName(base, names));
 }
 
-/**
- * Whether a bundle in the file of another entry needs an entry of its own: the other entry does not sign for the peers
- * of the component, so the trust in the file is checked separately.
- */
+/** Whether a bundle in another entry's file needs its own entry: that entry signs for none of the component's peers. */
 function isOtherTrust(
   { component, flag, role, file }: FileOfFlag,
   declared: readonly Artefact[],
@@ -100,10 +94,7 @@ function unusedName(base: string, names: ReadonlySet<string>): string {
   return name;
 }
 
-/**
- * Returns the entry of a file. Nothing is made where no certificate shows that it belongs there: a damaged manifest may
- * name any path.
- */
+/** Makes no entry where no certificate shows that it belongs there: a damaged manifest may name any path. */
 function entryOf({ component, role, file, keyFile = file, issuer }: FileOfFlag, name: string): Artefact | undefined {
   const readers = [{ component, needs: 'nothing', proof: { kind: 'none' } }] as const;
   const leaf = {
@@ -126,8 +117,7 @@ function entryOf({ component, role, file, keyFile = file, issuer }: FileOfFlag, 
     case 'webhook': {
       const location = { kind: 'kubeconfig', file, endpoint: 'local', context: 'current' } as const;
       const client = { ...leaf, usage: 'client', location, readers } as const;
-      // An optional file is of no use to a process that has started, and the credentials for a webhook are no identity
-      // here.
+      // A started process has no use for an optional file, and credentials for a webhook are no identity here.
       if (role.holds === 'webhook') return client;
       if (role.isOptional === true) return { ...client, presence: 'optional' };
       return { ...client, readers: [{ ...readers[0], needs: 'restart' }] };

@@ -25,10 +25,7 @@ interface NamedKey {
   readonly keyWanted: string;
 }
 
-/**
- * Returns the entries, and a key pair for each key that belongs to no entry. A signer gets the key that flags want of
- * it.
- */
+/** Returns the entries, and a key pair for each key of no entry. A signer gets the key that flags want of it. */
 export function withKeysOfFlags(
   entries: readonly Artefact[],
   named: readonly NamedFile[],

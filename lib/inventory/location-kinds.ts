@@ -38,8 +38,8 @@ export const objectKinds = {
 } as const satisfies Readonly<Record<string, ObjectKind>>;
 
 /**
- * Files on this host; the first one names the location. Entries have the keys of kubernetes.io/tls Secrets and of CA bundle
- * ConfigMaps.
+ * Files on this host; the first one names the location. Entries have the keys of kubernetes.io/tls Secrets and of CA
+ * bundle ConfigMaps.
  */
 export const fileKinds = {
   pemPair: {

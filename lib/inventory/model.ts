@@ -102,9 +102,7 @@ export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organization
   /** Why some of these names are not known now, as the last part of a sentence. */
   readonly namesUnknown?: string;
 }
-/**
- * `keyWanted`: which key its file must hold by the flags that name it, and the remedy, as the last part of a sentence.
- */
+/** `keyWanted`: the key that flags want in its file, and the remedy, as the last part of a sentence. */
 export interface ResolvedSigner extends Signer {
   readonly keyWanted?: string;
 }
@@ -129,9 +127,7 @@ export interface Endpoints {
   readonly controlPlane?: string;
   readonly internal?: string;
   readonly local?: string;
-  /**
-   * PEM of the CAs that sign for its clients on this machine: certificates that they have signed are this cluster's.
-   */
+  /** PEM of the CAs that sign for its clients on this machine: their certificates are this cluster's. */
   readonly authorities?: string;
   /** URLs in kubeconfigs of the components of this machine: a load balancer may stand before its API server. */
   readonly components?: readonly string[];

@@ -66,10 +66,7 @@ export function madeOf<T extends Node>(artefacts: readonly T[], bundles: readonl
   return artefacts.filter((artefact) => found.has(artefact));
 }
 
-/**
- * Returns the original at the root of a chain of copies, or the artefact itself where it is no copy; undefined where
- * the chain is broken.
- */
+/** Returns the first original of a chain of copies, or the artefact itself; undefined where the chain is broken. */
 export function originalOf<T extends Node>(artefacts: readonly T[], artefact: T): T | undefined {
   let at: T | undefined = artefact;
   for (let hops = 0; at?.kind === 'copy' && hops <= artefacts.length; hops += 1) {
@@ -105,10 +102,7 @@ interface Order<T> {
   readonly unordered: readonly T[];
 }
 
-/**
- * Orders artefacts after their dependencies; where that leaves a choice signers first, then bundles, then targets, as
- * declared.
- */
+/** Orders artefacts after their dependencies; among equals signers first, then bundles, then targets, as declared. */
 export function topologicalOrder<T extends Node>(artefacts: readonly T[]): Order<T> {
   const known = new Set(artefacts.map(({ name }) => name));
   const dependencies = dependenciesOf(artefacts);

@@ -6,9 +6,7 @@ import { artefactContent, certificateKey, keysOf } from './content.ts';
 import { fileKinds, objectKinds } from './location-kinds.ts';
 import type { Artefact, DiskLocation, Location, ResolvedArtefact, Signer } from './model.ts';
 
-/**
- * Whether an artefact is a file of this host: then it can be repaired without an API server, and has one owner only.
- */
+/** Whether an artefact is a file of this host: repaired without an API server, and with one owner only. */
 export function isFile(location: Location): location is DiskLocation {
   return location.kind in fileKinds;
 }
@@ -18,16 +16,10 @@ type OfKind = Pick<Artefact, 'kind'>;
 /** Whether it is never made here, not even when a cluster is installed. */
 export const isOfOthers = ({ kind }: OfKind): boolean => kind === 'external' || kind === 'opaque';
 
-/**
- * Whether recovery reads it and never writes it: a key pair is made once, and a new one would make every token
- * worthless.
- */
+/** Whether recovery only reads it: a key pair is made once, and a new one would make every token worthless. */
 export const isOnlyRead = (artefact: OfKind): boolean => artefact.kind === 'keyPair' || isOfOthers(artefact);
 
-/**
- * Whether a lost one is remade here: in the API unless the inventory excludes it, on disk where the inventory allows
- * it.
- */
+/** Whether a lost signer is remade here: in the API unless the inventory excludes it, on disk where it allows it. */
 export const isMadeHere = ({ owned, location }: Signer): boolean =>
   owned === undefined ? !isFile(location) : owned !== false;
 

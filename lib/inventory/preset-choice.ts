@@ -29,10 +29,7 @@ export interface Chosen {
   readonly directories: Readonly<Record<string, string>>;
 }
 
-/**
- * Returns the first preset whose file exists, else the last; undefined where the text is an inventory. Throws
- * InventoryInvalid.
- */
+/** Returns the first preset whose file exists, else the last; undefined for an inventory. Throws InventoryInvalid. */
 export function chosenIn(text: string, isThere: (path: string) => boolean): Chosen | undefined {
   const { value } = readYaml(text);
   if ((value as { readonly kind?: unknown } | null)?.kind !== 'PresetChoice') return undefined;
@@ -45,10 +42,7 @@ export function chosenIn(text: string, isThere: (path: string) => boolean): Chos
   return presets.find(({ where }) => where !== undefined && isThere(where)) ?? presets.at(-1);
 }
 
-/**
- * Returns the inventory of a choice, with the choice's name and directories. The configuration's directories beat
- * these.
- */
+/** Returns the chosen inventory, with the name and directories of the choice. The configuration beats these. */
 export function chosenInventory(inventory: Inventory, name: string, { directories }: Chosen): Inventory {
   const declared = Object.entries(inventory.directories ?? {}).map(([key, one]) => {
     const chosen = directories[key];

@@ -41,10 +41,7 @@ export interface Environment {
   readonly endpoints?: Endpoints;
   /** Features that this machine lacks; artefacts that need such a feature do not exist here. */
   readonly lacks?: readonly Feature[];
-  /**
-   * Files that a component reads, by component, where its manifest names files other than kubeadm's: then it reads only
-   * these.
-   */
+  /** Files that a component reads, by component, where its manifest names files other than kubeadm's: only these. */
   readonly reads?: Readonly<Record<string, readonly string[]>>;
   /** Why a parameter has no value, as the last part of a sentence: artefacts that need it have to wait. */
   readonly unknown?: Readonly<Record<string, string>>;
@@ -196,19 +193,13 @@ function readersHere(
   return provable.filter(({ component }) => reads[component]?.some((file) => files.includes(file)) !== false);
 }
 
-/**
- * Returns the ownership of a signer here: where the parameter names other machines that have the same CA, no machine
- * makes its own.
- */
+/** Returns a signer's ownership here: other machines with the same CA exclude it, so that none makes its own. */
 function ownedHere({ owned }: Signer, valuesOf: ValuesOf): Pick<Signer, 'owned'> {
   if (typeof owned !== 'object') return {};
   return { owned: valuesOf(owned.unlessSet)?.length === 0 ? owned : false };
 }
 
-/**
- * Resolves an inventory. Throws InventoryInvalid, which lists every missing parameter and every name that is no host
- * name.
- */
+/** Throws InventoryInvalid, which lists every missing parameter and every name that is no host name. */
 export function resolve(inventory: Inventory, environment: Environment): Resolved {
   const problems = checkEnvironment(inventory, environment);
   if (problems.length > 0)

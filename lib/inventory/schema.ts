@@ -75,8 +75,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
       commonName: someText
         .exactOptional()
         .describe('Of its certificates, before "_@" and the time. Default: by namespace and name of its object'),
-      // On disk each of several machines would make its own; a machine that receives another machine's CA has no value
-      // for the parameter.
+      // On disk each of several machines would make its own; without a value for the parameter none is made.
       owned: z
         .union([z.boolean(), z.strictObject({ unlessSet: parameterName })], {
           error: 'true, false, or {unlessSet: PARAMETER}',
@@ -129,8 +128,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .enum(['required', 'optional'])
         .exactOptional()
         .describe('optional: where it is absent nothing is missing and nothing is made. Default: required'),
-      // The kubelet has it signed by the cluster's signer; under every policy a former CA of ours is a reason to renew
-      // it, too.
+      // The cluster's signer signs it; under every policy a former CA of ours is a reason to renew it, too.
       rotatedBy: z
         .enum(['kubelet'])
         .exactOptional()
@@ -164,8 +162,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .array(someText)
         .exactOptional()
         .describe('Groups in place of these on a machine that lacks clusterAdmins'),
-      // So a renewal grants no user other rights than the present certificate; the declared subject serves where there
-      // is none.
+      // So a renewal grants no other rights than the present certificate; without one the declared subject serves.
       keepsSubject: z
         .boolean()
         .exactOptional()

@@ -48,10 +48,7 @@ function sizeText(issue: { origin: string; minimum?: unknown; maximum?: unknown 
   return `${word} ${String(size)}`;
 }
 
-/**
- * Returns the wanted state; for an unknown key a list of the known ones, because only here the schema is known that
- * lacks it.
- */
+/** Returns the wanted state; for an unknown key the known ones: only here the schema without it is known. */
 function wanted(issue: z.core.$ZodRawIssue): string {
   if (issue.code === 'unrecognized_keys') {
     return issue.inst instanceof z.ZodObject ? Object.keys(issue.inst.shape).join(' ') : '';

@@ -1,5 +1,5 @@
-// Files that flags name for more than one purpose: the key of two certificates, two files for one key, certificate and key
-// in one file. Pure.
+// Files that flags name for more than one purpose: the key of two certificates, two files for one key, certificate and
+// key in one file. Pure.
 import type { Artefact } from './model.ts';
 
 interface NamedPair {

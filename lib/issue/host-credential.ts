@@ -25,10 +25,7 @@ interface WantedHostCredential {
 
 const lifeMs = 10 * 60_000;
 
-/**
- * Returns credentials that are never written anywhere. Throws ConfigInvalid, SignFailed, MaterialInvalid, and the
- * errors of the store.
- */
+/** Never written anywhere. Throws ConfigInvalid, SignFailed, MaterialInvalid, and the errors of the store. */
 export async function issueHostCredentials(wanted: WantedHostCredential): Promise<Credentials> {
   const { resolved, store, kubeconfig, nodeName, now, signal } = wanted;
   const signer = signerOf(kubeconfig, resolved);

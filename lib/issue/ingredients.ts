@@ -33,15 +33,9 @@ export interface Ingredients {
   readonly origin?: Origin | undefined;
   /** The artefact that has a signer with its key (`sibling`). */
   readonly holder?: string | undefined;
-  /**
-   * Takes a key for one use. Signers and targets only; `like` is the algorithm of the predecessor's key, else of its
-   * issuer's.
-   */
+  /** A key for one use. Signers and targets only; `like`: algorithm of the predecessor's key, else the issuer's. */
   readonly takeKey: (artefact: IssuedPair, like?: KeyAlgorithm) => Promise<PrivateKey>;
-  /**
-   * Whether the artefact held nothing usable before: certificates that were only there may survive in compositions of
-   * it.
-   */
+  /** Whether it held nothing usable before: certificates that were only there may survive in compositions. */
   readonly lost?: (artefact: string) => boolean;
   readonly now: Date;
 }
@@ -88,10 +82,7 @@ export function readAuthority(location: Location, entries: Entries): Authority {
   return { certificate, chain, key };
 }
 
-/**
- * Reads the certificate of a signer, whose key may be elsewhere; a present key must belong to it. Throws
- * MaterialInvalid.
- */
+/** Returns a signer's certificate; the key may be elsewhere, a present one must match. Throws MaterialInvalid. */
 function readSigner(location: Location, entries: Entries): Certificate | undefined {
   const key = entries[privateKeyKey];
   return key === undefined || isEncryptedKey(key)
@@ -131,10 +122,7 @@ export function liveSigners({ signers }: CaBundle, from: Ingredients): Certifica
   });
 }
 
-/**
- * Returns the present certificates of a bundle; the whole ones of a damaged bundle, because good trust must not be lost
- * with a torn block.
- */
+/** Returns a bundle's certificates; of a damaged one the whole, so that good trust is not lost with a torn block. */
 export function formerOf(bundle: CaBundle | ComposedBundle, from: Ingredients): Certificate[] {
   const whole = unlessInvalid(() => bundleCertificates(bundle, from));
   const pem = from.material.get(bundle.name)?.entries[caBundleKey];

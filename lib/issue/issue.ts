@@ -41,10 +41,7 @@ import { putBack } from './put-back.ts';
 import { amongOthers } from './signer-file.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-/**
- * Makes the material of one artefact. Throws SignFailed, MaterialInvalid. Takes a key for a signer or a target; that is
- * its only lasting effect.
- */
+/** Throws SignFailed, MaterialInvalid. Its only lasting effect is a key taken for a signer or a target. */
 export async function make(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {
   const issued = await issue(artefact, from);
   const original = artefact.kind === 'copy' ? from.material.get(artefact.of) : undefined;

@@ -73,10 +73,7 @@ export function pairOfEntries(location: Location, certificates: readonly Certifi
   };
 }
 
-/**
- * Returns the subject of a certificate that keeps its subject; undefined where it cannot be read: then the declared one
- * counts.
- */
+/** Returns the subject to keep; undefined where it cannot be read: then the declared one counts. */
 function subjectOf(
   target: ResolvedTarget,
   { material }: Ingredients,

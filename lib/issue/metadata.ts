@@ -74,10 +74,7 @@ export function registryMetadata(
   };
 }
 
-/**
- * Returns library-go's words. An intermediate CA is a target of the signer above it. Composed bundles have no type
- * there.
- */
+/** library-go's words. An intermediate CA is a target of the signer above it. Composed bundles have no type there. */
 function typeOf(artefact: ResolvedArtefact): 'signer' | 'ca-bundle' | 'target' | undefined {
   if (artefact.kind === 'signer') return artefact.issuer === undefined ? 'signer' : 'target';
   if (artefact.kind === 'caBundle') return 'ca-bundle';

@@ -53,10 +53,7 @@ export function broughtByOthers(at: Faulty<Case<Signer>>): Verdict | undefined {
   return bring('NotOurs', `${message}: ${wayBack(at, known)}`, later);
 }
 
-/**
- * Restores certificate and key from another signer or copy that has both: several signers share an adopted CA. Nothing
- * is signed.
- */
+/** Restores a pair from another signer or copy: several signers share an adopted CA. Nothing is signed. */
 function fromSibling(at: Faulty<Case<Signer>>, { fingerprint }: LastKnown): Verdict | undefined {
   const { artefact, fact, facts, resolved, now, fault } = at;
   const holder = resolved.artefacts.find((one) => {

@@ -123,10 +123,7 @@ function healthy(at: PairCase): Verdict {
   return isAhead ? { ...verdict, renewsAt } : verdict;
 }
 
-/**
- * Finds a certificate that begins in the future, unless the clock is in doubt: `undated` reports that after all other
- * faults.
- */
+/** Finds a future notBefore, unless the clock is in doubt: `undated` reports that after all other faults. */
 export function notYetValid(at: PairCase, certificate: CertificateFacts): Finding | undefined {
   const { now } = at;
   const { notBefore } = certificate;
@@ -157,7 +154,8 @@ export function expired(at: PairCase, certificate: CertificateFacts): Finding | 
 
 function hostnameMissing({ artefact }: PairCase, { hostnames }: CertificateFacts): Fault | undefined {
   if (artefact.kind !== 'target' || artefact.usage === 'client') return undefined;
-  // Go reads no name from a common name: a client accepts no server without alternative names (crypto/x509, VerifyHostname).
+  // Go reads no name from a common name: a client accepts no server without alternative names (crypto/x509,
+  // VerifyHostname).
   if (hostnames.length === 0 && artefact.hostnames.length > 0) {
     return { reason: 'HostnameMissing', message: 'it holds no host name and no address (subject alternative names)' };
   }

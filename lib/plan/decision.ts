@@ -59,8 +59,7 @@ export interface RenewAhead {
   /** Remaining life of a CA, in milliseconds. */
   readonly signerBeforeMs: number;
   /**
-   * Fraction from 0 to less than 1, always the same on one node: spreads the nodes over the threshold and over the
-   * window.
+   * Factor from 0 to below 1, always the same on one node: spreads the nodes over the threshold and over the window.
    */
   readonly jitter: number;
   /** Undefined: at any time. */
@@ -72,10 +71,7 @@ export interface RenewAhead {
 }
 
 export interface RenewalPolicy {
-  /**
-   * `OnlyWhenExpired`: only expired or broken artefacts are touched. `BeforeExpiry`: we own them and renew ahead of
-   * time.
-   */
+  /** `OnlyWhenExpired`: only expired or broken artefacts are touched. `BeforeExpiry`: ours, renewed ahead of time. */
   readonly kind: PolicyKind;
   /** How long after notAfter an object in the API is left to the cluster's own rotator. Files have no other rotator. */
   readonly graceMs: number;
@@ -187,10 +183,7 @@ interface Rules<C> {
   readonly renewal: (at: Faulty<C>) => Verdict;
 }
 
-/**
- * Returns the verdict of the first check that finds something: a fault leads to a renewal, unless an obstacle prevents
- * it.
- */
+/** Returns the verdict of the first check with a finding: a fault is renewed, unless an obstacle prevents it. */
 export function decide<C>(at: C, { checks, otherwise, obstacles = [], renewal }: Rules<C>): Verdict {
   const finding = firstOf(at, checks) ?? otherwise(at);
   if (isVerdict(finding)) return finding;

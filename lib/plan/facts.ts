@@ -38,19 +38,13 @@ export type ArtefactFacts =
   | {
       readonly state: 'present';
       readonly version: string;
-      /**
-       * Certificates in the order of the file; a signer's own in front, wherever it is. Empty for a key pair or an
-       * opaque object.
-       */
+      /** Certificates in file order; a signer's own in front, wherever it is. None for a key pair or opaque object. */
       readonly certificates: readonly CertificateFacts[];
       /** Signers only: subject of the first certificate of the file, where it is not the signer's own. */
       readonly precededBy?: string;
       /** SHA-256 over the entries: equal for a copy and its original. */
       readonly digest: string;
-      /**
-       * Kubeconfigs only: fingerprints of the CA certificates by which it knows its server; undefined where it names
-       * none.
-       */
+      /** Kubeconfigs only: fingerprints of the CA certificates for its server; undefined where it names none. */
       readonly authorities?: readonly string[] | undefined;
       /**
        * Latest notAfter of these CAs, where none has the subject or the key of the kubeconfig's own signer: its server
@@ -71,10 +65,7 @@ export type ArtefactFacts =
       readonly unknownTo?: UnknownAuthority | undefined;
       /** Signers only: artefacts whose copy differs in a few bytes, where nothing shows which of the two is right. */
       readonly differingCopies?: readonly string[] | undefined;
-      /**
-       * Time since which every pass has found this content (`digest`); undefined in a single pass, and for files that
-       * are older.
-       */
+      /** Time since which every pass found this content (`digest`); undefined in a single pass, and for older files. */
       readonly since?: Date | undefined;
     };
 
@@ -94,10 +85,7 @@ export interface UnknownAuthority {
   readonly backup?: 'valid' | 'expired' | undefined;
 }
 
-/**
- * Why no copy is put back: the copies differ, or have expired while the certificate here has not, or no leaf knows
- * their name.
- */
+/** Why no copy is put back: copies differ, or expired while ours has not, or no leaf has their name. */
 export type Doubt = 'different' | 'ended' | 'unnamed';
 
 /** Copies of a signer's certificate that are whole and fit its key, or, without its key, the leaves it has signed. */
@@ -125,10 +113,7 @@ export interface SuccessorFacts {
 export const isClosed = (fact: ArtefactFacts | undefined): boolean =>
   fact?.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
 
-/**
- * Certificates that can be read, also of a broken artefact: a certificate without its key, the whole blocks of a torn
- * bundle.
- */
+/** Certificates that can be read, also of broken artefacts: without a key, or the whole blocks of a torn bundle. */
 export const certificatesOf = (fact: ArtefactFacts | undefined): readonly CertificateFacts[] =>
   fact?.state === 'present' || fact?.state === 'broken' ? (fact.certificates ?? []) : [];
 

@@ -8,10 +8,7 @@ import { announcedPart } from '../well-known.ts';
 /** A machine's clock may be behind the signer's clock. */
 const skewMs = 5 * 60_000;
 
-/**
- * Whether a successor is searched for: in the last fifth of the certificate's life, in which `status` announces its
- * expiry.
- */
+/** Whether a successor is searched for: in the last fifth of its life, in which `status` announces the expiry. */
 export function isEnding(
   certificate: Pick<CertificateFacts, 'notBefore' | 'notAfter'> | undefined,
   now: Date,

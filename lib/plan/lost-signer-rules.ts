@@ -22,10 +22,7 @@ export function signerFromCopies(at: Faulty<Case<Signer>>): Verdict | undefined 
   return renew({ ...at, fault: { ...fault, message } }, [], leaves, 'putBack');
 }
 
-/**
- * Reports an absent CA: a second machine that lacks it so far cannot be distinguished from the only machine, which has
- * lost it.
- */
+/** Reports an absent CA: a second machine that lacks it so far looks like the only one, which has lost it. */
 export function onOtherMachines({ artefact, now, fault }: Faulty<Case<Signer>>): Verdict | undefined {
   if (fault.reason !== 'Absent' || typeof artefact.owned !== 'object') return undefined;
   const wanted = 'copy it from another machine or from a backup; where there is no other, run "init render" again';

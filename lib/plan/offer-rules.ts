@@ -43,8 +43,7 @@ interface Need {
 
 /** Returns undefined where no pair has to be brought: a target that can be renewed here is renewed here. */
 function needOf({ fact, now }: Case<ResolvedTarget>, { action, reason, byHand }: Verdict): Need | undefined {
-  // It is made here, but not now: its window, the Lease, the clock and the administrator's settings count for its
-  // source, too.
+  // It is made here, but not now: window, Lease, clock and administrator's settings count for its source, too.
   if (waiting.has(reason)) return undefined;
   if (action === 'renew' || (action === 'blocked' && byHand !== true)) return undefined;
   if (fact.state === 'absent') return { isUrgent: true, state: 'it is absent' };

@@ -41,10 +41,7 @@ export function fileOfOthers({ artefact, fact, now }: Case): Verdict | undefined
 
 const itsFile = 'the file that belongs in its place by the flag of its component';
 
-/**
- * Whether another CA has signed the certificate: by the name of its issuer; where a flag names a file elsewhere, by the
- * signature.
- */
+/** Whether another CA signed it: by the name of its issuer; where a flag names a file elsewhere, by the signature. */
 const hasOtherIssuer = ({ artefact, expected, facts }: PairCase, { issuer, signedBy }: CertificateFacts): boolean => {
   // A flag names the file, and no CA of this machine has signed it.
   if (artefact.kind === 'target' && artefact.isElsewhere === true && artefact.issuer === undefined) return true;
@@ -102,10 +99,7 @@ export function signedByOthers(at: PairCase, certificate: CertificateFacts): Ver
   return keep('NotOurs', message, certificate.notAfter);
 }
 
-/**
- * Reports a valid identity of another node: only a person knows which of the two names is wrong. An expired one is
- * remade for this node.
- */
+/** Reports a valid identity of another node: only a person knows the wrong name. An expired one is remade here. */
 export function ofOtherNode({ artefact, now }: PairCase, certificate: CertificateFacts): Verdict | undefined {
   const other = artefact.kind === 'target' ? otherNode(artefact, certificate) : undefined;
   if (artefact.kind !== 'target' || other === undefined) return undefined;

@@ -31,8 +31,7 @@ export function withOwnKey(at: FaultySigner): Verdict | undefined {
     return bring('NotOurs', `${fault.message}; ${wanted}`, laterMs(now, lookAgainMs));
   }
   const { newer, from = [], namedBy = [] } = fact.successor ?? {};
-  // Certificates that the CA has signed verify under its successor: `trusted` holds the old certificate to express
-  // that.
+  // Certificates of the CA verify under its successor: `trusted` holds the old certificate to express that.
   const leaves = {
     trusted: new Set([certificate.fingerprint]),
     newFrom: new Set([artefact.name]),
@@ -51,10 +50,7 @@ export function withOwnKey(at: FaultySigner): Verdict | undefined {
 const isAheadOfTime = ({ policy, fault: { reason } }: FaultySigner): boolean =>
   reason === 'RefreshDue' && policy.ahead !== undefined && policy.caRenewal !== 'Report';
 
-/**
- * Readers that load the CA only at their start lose it when the old one expires. A kubelet restarts them; `status`
- * reports the rest.
- */
+/** Readers that load the CA at their start fail at its expiry. A kubelet restarts them; `status` reports the rest. */
 function restartWanted({ artefact, resolved, fault }: FaultySigner, { notAfter }: CertificateFacts): string {
   const names = artefact.readers.flatMap(({ component, needs }) => (needs === 'restart' ? [component] : []));
   if (names.length === 0 || hasKubelet(resolved.artefacts)) return '';

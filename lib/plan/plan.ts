@@ -161,10 +161,7 @@ function judgeExternal(at: Case<External>): Verdict {
   return keep('Healthy', `${certificatesOf(fact).length} certificate(s)`, recheckAt);
 }
 
-/**
- * Judges a file of CA certificates that a flag names: without a valid one its component trusts no peer, or does not
- * start.
- */
+/** Judges a CA file that a flag names: without a valid certificate its component trusts no peer, or does not start. */
 function bundleToBring(at: Case<External>): Verdict | undefined {
   const { fact, now } = at;
   const { location } = at.artefact;

@@ -1,7 +1,10 @@
-// Why an artefact is renewed, or why not: words that never change, shown by `status`, in logs and in Events. The table in
-// docs/reasons.md is written from these (scripts/reasons.ts). Pure.
+// Why an artefact is renewed, or why not: words that never change, shown by `status`, in logs and in Events. The table
+// in docs/reasons.md is written from these (scripts/reasons.ts). Pure.
 
-/** `renew`: it is reissued, regenerated or rewritten. `keep`: nothing to do now. `blocked`: it needs renewal, not possible now. */
+/**
+ * `renew`: it is reissued, regenerated or rewritten. `keep`: nothing to do now. `blocked`: it needs renewal, not
+ * possible now.
+ */
 export type Action = 'renew' | 'keep' | 'blocked';
 
 /** The actions of a reason, its meaning in a few words, and the consequence. */
@@ -45,10 +48,7 @@ export const reasons = {
 
 export type Reason = keyof typeof reasons;
 
-/**
- * Reasons of artefacts that are due or expired, and left unchanged for now by a rule: shown to a person who starts a
- * run.
- */
+/** Reasons of due or expired artefacts that a rule leaves unchanged for now: shown to a person who starts a run. */
 export const leavingReasons: readonly Reason[] = [
   'InGrace',
   'Postponed',

@@ -8,10 +8,7 @@ import { batchMs, isLastCall, isRenewedAhead, postponed, thresholdMs } from './a
 import { earliest, type Finding, idleMs, isVerdict, keep, laterMs, type PairCase } from './decision.ts';
 import { certificateOf } from './facts.ts';
 
-/**
- * Whether this program renews a pair ahead of time. The kubelet renews its rotated certificates itself: two owners
- * would overwrite each other.
- */
+/** Whether this program renews a pair ahead of time: the kubelet does so itself, and two owners would conflict. */
 export const isOwner = ({ artefact, policy }: PairCase): boolean =>
   !(artefact.kind === 'target' && artefact.rotatedBy !== undefined) &&
   (policy.kind === 'BeforeExpiry' || artefact.renewAhead === true || thresholdMs({ artefact, policy }) !== undefined);
@@ -63,9 +60,7 @@ export function refreshAt(
   return due > gains ? due : gains;
 }
 
-/**
- * Whether an artefact that is rewritten for another reason is renewed along, so that its readers are restarted once.
- */
+/** Whether an artefact rewritten for another reason is renewed along, so that its readers are restarted once. */
 export function isDueAnyway(at: PairCase): boolean {
   const certificate = certificateOf(at.fact);
   const due = certificate && refreshDue(at, certificate);
@@ -99,10 +94,7 @@ function latestRenewal({ artefact: { location, refresh, validity } }: PairCase, 
   return laterMs(certificate.notAfter, -Math.min(refresh, life) / 10);
 }
 
-/**
- * Time from which the signer is trusted: a tenth of the refresh time after it was made (library-go
- * certrotation/target.go: refresh / 10).
- */
+/** Time from which the signer is trusted: refresh / 10 after it was made (library-go certrotation/target.go). */
 function signerTrustedFrom({ artefact, expected, resolved, now }: PairCase): Date | undefined {
   // Without a bundle nothing has to spread: readers of the signer's own file know it.
   if (artefact.issuer === undefined || bundlesAbove(resolved.artefacts, artefact).length === 0) return undefined;

@@ -16,10 +16,7 @@ import {
   type Verdict,
 } from './decision.ts';
 
-/**
- * Settle time: files are also copied one after the other by people, so they have more time, never so much that a
- * kubelet waits.
- */
+/** Settle time; longer for files, which people also copy one by one, never so long that a kubelet waits. */
 const settleMsOf = (location: Location, { settleMs }: RenewalPolicy): number =>
   isFile(location) ? Math.min(settleMs * 3, filesSettleMs) : settleMs;
 

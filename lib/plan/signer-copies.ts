@@ -176,10 +176,7 @@ interface Proof extends Pick<SignerCopies, 'from' | 'doubt'> {
   readonly certificate?: Certificate | undefined;
 }
 
-/**
- * Whether the first certificate of a signer's file cannot be the former one, without further proof. `beside`: the
- * certificates that follow it.
- */
+/** Whether the first certificate of a signer's file is certainly bad. `beside`: the certificates that follow it. */
 const isBad = (own: Certificate, beside: readonly Certificate[]): boolean => isDamaged(own, beside) || !isUsableCa(own);
 
 const isUsableCa = ({ facts, fields }: Certificate): boolean => facts.isCa && fields.keyUsage?.certSign !== false;
@@ -227,10 +224,7 @@ function betterThanOwn(own: Certificate, evidence: Evidence): Proof {
 
 const backupName = 'its backup';
 
-/**
- * Whether a CA at hand has signed the certificate: damage and a valid signature exclude each other, in whichever object
- * the certificate is.
- */
+/** Whether a CA at hand has signed it: damage and a valid signature exclude each other, in whichever object. */
 const isProven = (certificate: Certificate, { authorities }: Evidence): boolean =>
   [certificate, ...authorities].some((authority) => signatureMatches(certificate, authority));
 

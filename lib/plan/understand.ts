@@ -202,10 +202,7 @@ interface HeldKubeconfig {
   readonly server: string;
 }
 
-/**
- * Parses kubeconfigs in one Secret: the leaf of each, where the leaves differ; CAs that all of them know. Throws
- * MaterialInvalid, without any bytes of a key.
- */
+/** Parses kubeconfigs in one Secret: distinct leaves; common CAs. Throws MaterialInvalid, without bytes of a key. */
 export function understandKubeconfigs({ location, servers }: Kubeconfigs, { entries, version }: Found): Understood {
   const what = locationText(location);
   const held = servers.map(({ key }) => readKubeconfig(entries[key], `${what} ${key}`));

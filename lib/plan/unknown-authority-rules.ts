@@ -66,9 +66,7 @@ function wayBack({ name, location }: Signer, { backup }: UnknownAuthority): stri
 /** Fingerprint in the form of `--accept-ca`. */
 const fingerprintText = (fingerprint: string): string => `SHA256:${fingerprint}`;
 
-/**
- * Returns the signers that its next content would come from: its issuer, or the signers of a bundle or a copy of CAs.
- */
+/** Returns the signers of its next content: its issuer, or the signers of a bundle or a copy of CAs. */
 function sourcesOf(artefact: ResolvedArtefact, artefacts: readonly ResolvedArtefact[]): readonly ResolvedArtefact[] {
   const named = (...names: readonly (string | undefined)[]): readonly ResolvedArtefact[] =>
     artefacts.filter(({ name }) => names.includes(name));

@@ -48,10 +48,7 @@ export function strangersTo(signer: Signer, { resolved, found }: Sources): reado
   return strangers.length > 0 && agree(strangers) ? strangers : undefined;
 }
 
-/**
- * Describes the CA that has signed the strangers, and where it still lies: its certificate in any artefact, its pair in
- * the signer's backup.
- */
+/** Describes the strangers' CA and its places: its certificate in any artefact, its pair in the signer's backup. */
 export function unknownAuthority(
   strangers: readonly Stranger[],
   backup: Found | undefined,

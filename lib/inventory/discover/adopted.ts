@@ -41,9 +41,7 @@ export interface KubeletTrust {
   readonly endpoints: Endpoints;
 }
 
-/**
- * Returns why the CA on this machine must not sign for the kubelet, as the last part of a sentence; undefined: it may.
- */
+/** Why the CA on this machine must not sign for the kubelet, as the last part of a sentence; undefined: it may. */
 export function signingProblem(trust: KubeletTrust): string | undefined {
   const own = certificatesIn(trust.authority);
   const clients = certificatesIn(trust.clientAuthorities);

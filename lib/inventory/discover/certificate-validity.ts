@@ -5,7 +5,10 @@ import { isMapping, readYaml } from '../../yaml.ts';
 import { isFile } from '../places.ts';
 import type { Resolved, ResolvedArtefact } from '../model.ts';
 
-/** Its entry `ClusterConfiguration` is a document (kubernetes/kubernetes: cmd/kubeadm/app/constants, KubeadmConfigConfigMap). */
+/**
+ * Its entry `ClusterConfiguration` is a document (kubernetes/kubernetes: cmd/kubeadm/app/constants,
+ * KubeadmConfigConfigMap).
+ */
 export const kubeadmConfig = { kind: 'configMap', namespace: 'kube-system', name: 'kubeadm-config' } as const;
 
 const unitMs: Readonly<Record<string, number>> = {
@@ -23,10 +26,7 @@ const whole = new RegExp(`^(?:${part})+$`);
 /** time.Duration counts nanoseconds in 64 bits; kubeadm reads no longer one. */
 const longestMs = 2 ** 63 / 1e6;
 
-/**
- * Parses a duration of Go (time.ParseDuration) into milliseconds; undefined for another text, and unless it is above
- * zero.
- */
+/** Milliseconds of a duration of Go (time.ParseDuration); undefined for other text, and unless above zero. */
 export function parseGoDuration(text: string): number | undefined {
   if (!whole.test(text)) return undefined;
   const parts = [...text.matchAll(new RegExp(part, 'g'))];
@@ -34,10 +34,7 @@ export function parseGoDuration(text: string): number | undefined {
   return ms > 0 && ms < longestMs ? ms : undefined;
 }
 
-/**
- * kubeadm accepts seconds, too: a timer that fires once a minute would renew, and restart components, in each of its
- * runs.
- */
+/** kubeadm accepts seconds, too: a timer that fires each minute would renew, and restart components, each time. */
 export const shortestMs = 3_600_000;
 
 /**

@@ -20,10 +20,7 @@ export async function certificatesIn(file: string, text: MachineFiles['text']): 
   return wholeCertificates(Buffer.from((await text(file)) ?? ''));
 }
 
-/**
- * Returns undefined where the file is absent, broken or no kubeconfig, or where another program maintains its
- * credentials.
- */
+/** Undefined where the file is absent, broken or no kubeconfig, or another program maintains its credentials. */
 export async function heldByKubeconfig(
   file: string,
   text: MachineFiles['text'],

@@ -93,10 +93,7 @@ export function withConfiguration(
   return firstOfBoth(new Map([...values].filter(([name]) => !unread.has(name))), found);
 }
 
-/**
- * Resolves a relative path next to the configuration (cmd/kubelet/app: kubeletConfigFlagPrecedence,
- * resolveRelativePaths).
- */
+/** Resolves a path next to the configuration (cmd/kubelet/app: kubeletConfigFlagPrecedence, resolveRelativePaths). */
 const besideConfiguration = (file: string, path: string): string =>
   posix.isAbsolute(path) ? path : posix.join(posix.dirname(file), path);
 
@@ -112,9 +109,7 @@ function fieldsAt(value: unknown, path: string): readonly unknown[] {
 export const hostPathOf = (path: string | undefined, around: PathContext): string | undefined =>
   hostPlaceOf(path, around)?.path;
 
-/**
- * `unknown`: why the place on this host is not known, as the last part of a sentence. Undefined where no path is given.
- */
+/** `unknown`: why the place on this host is unknown, as the last part of a sentence. Undefined without a path. */
 export type HostPlace = { readonly path: string; readonly unknown?: never } | Unknown;
 interface Unknown {
   readonly path?: never;

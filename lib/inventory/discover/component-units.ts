@@ -1,4 +1,5 @@
-// Units of systemd that start components, with their drop-ins and environment files. Impure: it reads files, and nothing else.
+// Units of systemd that start components, with their drop-ins and environment files. Impure: it reads files, and
+// nothing else.
 import { basename, dirname, join, matchesGlob } from 'node:path';
 import { componentNames } from '../../components.ts';
 import { argumentsOf } from './component-arguments.ts';
@@ -18,10 +19,7 @@ const unitDirectories = [
 interface UnitCommands {
   /** Command by component, from the first unit that starts it. */
   readonly started: ReadonlyMap<string, ComponentCommand>;
-  /**
-   * Command by component, from a unit that has its name and starts another program, which may start the component
-   * unseen.
-   */
+  /** Command by component, from a unit of its name that starts another program, which may start it unseen. */
   readonly hidden: ReadonlyMap<string, ComponentCommand>;
 }
 
@@ -59,10 +57,7 @@ async function firstOfName(directories: readonly string[], files: MachineFiles):
   return found;
 }
 
-/**
- * Returns units with the name of a component first, then other units of the administrator, and of packages with similar
- * names.
- */
+/** Returns units named like a component first, then units of the administrator, and packages' with similar names. */
 function startOrder(units: ReadonlyMap<string, string>): readonly string[] {
   const services = [...units].flatMap(([name, path]) =>
     name.endsWith('.service') && (dirname(path) === unitDirectories[0] || /kube|etcd/.test(name)) ? [name] : [],
@@ -106,9 +101,7 @@ async function wantedUnits(units: ReadonlyMap<string, string>, files: MachineFil
   return wanted;
 }
 
-/**
- * Returns a unit with its drop-ins; undefined for a masked one (a link to /dev/null) and where it starts no component.
- */
+/** Returns a unit with its drop-ins; undefined where it is masked (a link to /dev/null) or starts no component. */
 async function readUnit(name: string, path: string, files: MachineFiles): Promise<ServiceUnit | undefined> {
   const texts = await textsOfUnit(name, path, files);
   const [unit] = texts;

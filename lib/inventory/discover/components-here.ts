@@ -1,5 +1,6 @@
-// Settings of the components of this machine: from manifests of static pods, from units of systemd, and, where neither has
-// them, from the command lines of running processes. Impure: it reads files, and nothing else. Never fails because of a file.
+// Settings of the components of this machine: from manifests of static pods, from units of systemd, and, where neither
+// has them, from the command lines of running processes. Impure: it reads files, and nothing else. Never fails because
+// of a file.
 import { basename, join } from 'node:path';
 import { type ComponentName, componentNames } from '../../components.ts';
 import { configurationFields } from '../file-flags.ts';
@@ -25,15 +26,9 @@ export interface ComponentSources {
   readonly manifestFiles: Readonly<Record<string, string | undefined>>;
   /** The kubelet's configuration, where nothing names another one. */
   readonly kubeletConfiguration: string;
-  /**
-   * Reader for the units of this machine: most of them belong to no component, so failures to read them are not
-   * reported.
-   */
+  /** Reader for the units of this machine: most belong to no component, so failures are not reported. */
   readonly units: MachineFiles;
-  /**
-   * Reader for processes; undefined where the visible ones may be another control plane's. They may exit while they are
-   * read.
-   */
+  /** Reader for processes, which may exit meantime; undefined where another control plane's may be visible. */
   readonly processes?: MachineFiles | undefined;
 }
 
@@ -116,10 +111,7 @@ async function processesOf(files: MachineFiles): Promise<ReadonlyMap<string, Com
   return found;
 }
 
-/**
- * Whether it is a process of root alone, or of a service of systemd: any user may start a process with this name and
- * these flags.
- */
+/** Whether it is a process of root alone, or of a service of systemd: any user may use this name and these flags. */
 async function isOfSystem(id: string, component: string, files: MachineFiles): Promise<boolean> {
   if (basename((await files.link(`/proc/${id}/exe`)) ?? '') !== component) return false;
   const status = (await files.text(`/proc/${id}/status`)) ?? '';

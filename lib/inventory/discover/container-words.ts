@@ -1,9 +1,7 @@
 // Words of a container's command, args and variables, expanded the way of its kubelet (kubernetes/kubernetes:
 // third_party/forked/golang/expansion/expand.go). Pure.
 
-/**
- * Limit for all values in one text. Paths have four kilobytes at most; variables in variables could grow without limit.
- */
+/** Limit for all values in one text. Paths have four kilobytes at most; nested variables could grow without limit. */
 const longestExpansion = 65_536;
 
 /** Replaces a variable by its value as long as there is room for it; else the written text stays. */

@@ -1,5 +1,4 @@
-// Finds values on this machine that its inventory cannot have and that are not configured, by the finder that the
-// inventory names.
+// Finds values on this machine that its inventory cannot have and the configuration does not give, by its finder.
 import type { Inventory } from '../model.ts';
 import type { Environment } from '../resolve.ts';
 import { discoverEtcd } from './etcd-machine.ts';

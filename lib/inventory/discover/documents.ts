@@ -124,9 +124,7 @@ export function kubeletConfigurationOf(document: string): Mapping | undefined {
 /** Longest image tag, with a digest of 71 characters. */
 const longestTag = 512;
 
-/**
- * Returns 28 for an image `registry/kube-apiserver:v1.28.3`, also with a digest behind it; undefined for other tags.
- */
+/** Returns 28 for an image `registry/kube-apiserver:v1.28.3`, also with a digest; undefined for other tags. */
 export function minorVersionOf(manifest: string, wanted: string): number | undefined {
   const image = text(containerOf(manifest, wanted)?.['image']) ?? '';
   const minor = /:v1\.(\d+)\.[^/:@]+(?:@[^/]+)?$/.exec(image.slice(-longestTag))?.[1];

@@ -18,10 +18,7 @@ export interface EtcdFiles {
   readonly hostname?: string | undefined;
 }
 
-/**
- * Variables with the hosts that etcdadm puts into server.crt and peer.crt (certs/pkiutil: GetEtcdServerAltNames and its
- * like).
- */
+/** Hosts that etcdadm puts into server.crt and peer.crt (certs/pkiutil: GetEtcdServerAltNames and its like). */
 const urlVariables = [
   'ETCD_LISTEN_CLIENT_URLS',
   'ETCD_ADVERTISE_CLIENT_URLS',

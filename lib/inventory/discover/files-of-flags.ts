@@ -85,10 +85,7 @@ export interface SignersHere {
   readonly files: Pick<MachineFiles, 'text'>;
 }
 
-/**
- * Adds the signer of the inventory whose key has signed each certificate. Impure: it reads certificates, and nothing
- * else.
- */
+/** Adds the signer of the inventory that has signed each certificate. Impure: it reads certificates only. */
 export async function withIssuers(
   named: readonly FileOfFlag[],
   { artefacts, files }: SignersHere,

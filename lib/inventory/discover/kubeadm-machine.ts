@@ -91,8 +91,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   // A file without read permission exists all the same.
   const isShut = unread.some((note) => /\b(EACCES|EPERM)\b/.test(note));
   const isControlPlane = isShut || isSignOfControlPlane(signs);
-  // Machines of kubeadm's guide for an etcd of several machines ("Set up a High Availability etcd Cluster with
-  // kubeadm").
+  // A machine of kubeadm's guide "Set up a High Availability etcd Cluster with kubeadm".
   if (!isControlPlane && manifests['etcd'] === undefined) {
     const message =
       `Cannot find a control plane of kubeadm on this machine: there is no "${manifest}" and nothing that only a ` +
@@ -161,10 +160,7 @@ async function doubtOfAdopted(adopted: Adopted): Promise<string | undefined> {
   return `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
 }
 
-/**
- * Whether the files are those of the running system: else its processes are another machine's components, and its host
- * name is another machine's.
- */
+/** Whether processes and host name are this control plane's: files elsewhere belong to another machine. */
 const isOfThisSystem = (kubernetesDir: string): boolean => kubernetesDir === directoriesOfKubeadm({}).kubernetesDir;
 
 interface Gathering {

@@ -129,10 +129,7 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
   };
 }
 
-/**
- * Returns an address only where it is the single one: a certificate with the wrong address would be refused by every
- * component.
- */
+/** Returns an address unless there are several: every component would refuse a certificate with a wrong one. */
 const guessedAddress = ({ address, candidates = [] }: KubeadmSight): string | undefined =>
   candidates.length > 1 ? undefined : (candidates[0] ?? address);
 

@@ -72,10 +72,7 @@ export function namedDirectories(
 
 type Named = readonly [name: string, path: string | null];
 
-/**
- * Whether it reads only files that its flags name. A command line that names none, and does not listen without TLS, is
- * a fragment.
- */
+/** Whether it reads only files that its flags name. Without any, and with TLS, a command line is a fragment. */
 function isWhole({ values }: ComponentSettings, known: readonly { readonly flag: string }[]): boolean {
   const isPlain = (values.get('listen-client-urls') ?? []).some((urls) => urls.startsWith('http://'));
   return isPlain || known.some(({ flag }) => values.has(flag));

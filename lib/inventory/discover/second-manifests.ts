@@ -17,10 +17,7 @@ export function secondManifests(texts: ReadonlyMap<string, string>): readonly st
   return [...filesOfPod].flatMap(([pod, files]) => (files.length > 1 ? [noteOf(pod, files)] : []));
 }
 
-/**
- * Returns the other manifests of the pod of a component that name other files. `texts`: all files that the kubelet
- * reads, by path.
- */
+/** Returns manifests of a component's pod that name other files. `texts`: all files that the kubelet reads, by path. */
 export function differingManifests(
   component: ComponentName,
   own: string,

@@ -1,5 +1,5 @@
-// The places of signers. A CA flag names the certificates that a component trusts, which may be a copy or a bundle of several CAs:
-// a signer is where its key is.
+// The places of signers. A CA flag names the certificates that a component trusts, which may be a copy or a bundle of
+// several CAs: a signer is where its key is.
 import { join } from 'node:path';
 import { signatureMatches } from '../../pki/verify.ts';
 import type { Certificate } from '../../pki/certificate.ts';
@@ -86,10 +86,7 @@ interface Machine {
   readonly root: string;
 }
 
-/**
- * Returns the files of these signers at the places where they sign. Impure: it reads certificates, and whether keys
- * exist.
- */
+/** Returns these signers' files at their signing places. Impure: it reads certificates, and whether keys exist. */
 export async function filesOfSigners(
   choices: readonly SignerChoice[],
   { artefacts, places: at, files, root }: Machine,

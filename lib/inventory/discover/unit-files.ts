@@ -13,10 +13,7 @@ export interface ServiceUnit {
   readonly workingDirectory: string | undefined;
 }
 
-/**
- * Parses a service. `name`: `kubelet.service`. `texts`: the unit, then its drop-ins in the order in which systemd reads
- * them. Undefined where nothing is started.
- */
+/** Parses the unit `name` (`kubelet.service`) with its drop-ins, in systemd's order. Undefined: it starts nothing. */
 export function serviceUnit(name: string, texts: readonly string[]): ServiceUnit | undefined {
   let command: string | undefined;
   const environment = new Map<string, string>();
@@ -45,10 +42,7 @@ function directoryOf(value: string): string | undefined {
   return path.startsWith('/') && !path.includes('%') ? path : undefined;
 }
 
-/**
- * Replaces specifiers whose values are the same in every service of the system (systemd.unit(5), "Specifiers"); keeps
- * all other specifiers.
- */
+/** Replaces specifiers with the same value in every service of the system (systemd.unit(5), "Specifiers"). */
 function withSpecifiers(text: string, unit: string): string {
   const whole = unit.replace(/\.[^.]*$/, '');
   const [prefix = '', instance = ''] = whole.split('@');
@@ -130,10 +124,7 @@ export function shellWords(line: string): readonly string[] {
   return word === undefined ? words : [...words, word];
 }
 
-/**
- * Expands the words of a command: `$NAME` as a word is split, `${NAME}` is replaced anywhere; an unknown variable is
- * empty.
- */
+/** Expands the words of a command: `$NAME` as a word is split, `${NAME}` replaced anywhere; unknown ones are empty. */
 export function withVariables(command: string, variables: ReadonlyMap<string, string>): readonly string[] {
   const put = roomForValues();
   return shellWords(command).flatMap((word) => {

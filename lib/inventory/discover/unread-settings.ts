@@ -1,5 +1,5 @@
-// Settings of components that name a file in a way that cannot be followed here. The file may expire unseen, so each of them
-// is reported for a person to act. Pure.
+// Settings of components that name a file in a way that cannot be followed here. The file may expire unseen, so each of
+// them is reported for a person to act. Pure.
 import { componentNames } from '../../components.ts';
 import { fileFlags, type FileRole } from '../file-flags.ts';
 import type { UnreadSettings } from '../unread-entries.ts';
