@@ -58,9 +58,7 @@ export interface RenewAhead {
   readonly beforeMs?: number | undefined;
   /** Remaining life of a CA, in milliseconds. */
   readonly signerBeforeMs: number;
-  /**
-   * Factor from 0 to below 1, always the same on one node: spreads the nodes over the threshold and over the window.
-   */
+  /** Same on one node always, 0 to below 1: spreads the nodes over the threshold and over the window. */
   readonly jitter: number;
   /** Undefined: at any time. */
   readonly window?: RenewalWindow | undefined;
