@@ -1,12 +1,12 @@
-// What one artefact says about another: names, references and their kinds, cycles, signers that nobody trusts. Pure.
-// An artefact whose own shape is wrong is known by its name only; nothing is concluded from what it does not say.
+// Checks references between artefacts: names and their kinds, cycles, signers that no bundle holds. Pure. An artefact
+// whose own shape is wrong is known by its name only; nothing is concluded from its missing fields.
 import { suggestion } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import type { Artefact } from './model.ts';
 import { dependenciesOf, originalOf, topologicalOrder } from './order.ts';
 import { isFile } from './places.ts';
 
-/** An item of the list of artefacts, as far as it could be understood. */
+/** An item of the list of artefacts, as far as it could be parsed. */
 export interface ArtefactEntry {
   readonly index: number;
   readonly name?: string;
@@ -33,11 +33,11 @@ const conflict = finding('conflict');
 
 /** The inventory around the artefact that is checked. */
 export interface Surroundings {
-  /** All that could be understood. */
+  /** All artefacts that could be parsed. */
   readonly all: readonly Artefact[];
-  /** Whether that is every one: only then it is known what no other says. */
+  /** Whether `all` is complete: only then a missing reference is certain. */
   readonly isWhole: boolean;
-  /** Of several with one name the first. */
+  /** Entries by name; of several with the same name the first. */
   readonly byName: ReadonlyMap<string, ArtefactEntry>;
 }
 
@@ -60,29 +60,29 @@ type Kind = Artefact['kind'];
 
 interface Wanted {
   readonly wanted: string;
-  /** Kinds that may stand there. */
+  /** Kinds that may be referenced. */
   readonly kinds: readonly Kind[];
-  /** Whether a copy counts as what it is a copy of. */
+  /** Whether a copy counts as its original. */
   readonly byCopy: boolean;
 }
 
-// A signer that issues is named itself, never by a copy: the copy may be the older one.
+// An issuing signer is referenced itself, never by a copy: the copy may be the older one.
 const signer: Wanted = { wanted: 'a signer', kinds: ['signer'], byCopy: false };
 const target: Wanted = { wanted: 'a target', kinds: ['target'], byCopy: false };
 const bundle: Wanted = {
   wanted: 'a bundle or a copy of one',
-  // Never an opaque object: nobody would see that the certificates in it have changed.
+  // Never an opaque object: no check would see that the certificates in it have changed.
   kinds: ['caBundle', 'composedBundle', 'external'],
   byCopy: true,
 };
-/** What has entries that are understood: a copy is compared by them, and made of them. */
+/** Artefacts whose entries are known: a copy is compared by them, and made of them. */
 const copied: Wanted = {
   wanted: 'a signer, a target, a bundle or a copy of one',
   kinds: ['signer', 'target', 'caBundle', 'composedBundle', 'external'],
   byCopy: true,
 };
 
-/** By field of an artefact: what those are that it names. */
+/** Kinds of artefact that each field may name. */
 const wantedBy: Readonly<Record<string, Wanted>> = {
   issuer: signer,
   supersededBy: target,
@@ -107,7 +107,7 @@ function references(artefact: Artefact): readonly Reference[] {
   });
 }
 
-/** What readers name beside the artefact itself. */
+/** References of readers to other artefacts. */
 function referencesOfReaders({ readers }: Artefact): readonly Reference[] {
   return readers.flatMap(({ kubeconfig, serves }, at) => [
     ...(kubeconfig === undefined
@@ -147,7 +147,7 @@ export function soundReferences(artefact: Artefact, { all, byName }: Surrounding
   });
 }
 
-/** Everything that is left waits for something else that is left, so any way through it ends in a circle. */
+/** Finds a cycle: every artefact left waits for another one left, so any path through them runs into a cycle. */
 function oneCycle(left: ReadonlySet<string>, dependencies: ReadonlyMap<string, readonly string[]>): string[] {
   const walked: string[] = [];
   let at = [...left][0];
@@ -158,7 +158,7 @@ function oneCycle(left: ReadonlySet<string>, dependencies: ReadonlyMap<string, r
   return at === undefined ? [] : [...walked.slice(walked.indexOf(at)), at];
 }
 
-/** Told of one that lies on it. */
+/** Reports a cycle, at an artefact that lies on it. */
 export function noCycles({ all, byName }: Surroundings): InventoryFinding[] {
   const { unordered } = topologicalOrder(all);
   const cycle = oneCycle(new Set(unordered.map(({ name }) => name)), dependenciesOf(all));
@@ -167,8 +167,8 @@ export function noCycles({ all, byName }: Surroundings): InventoryFinding[] {
 }
 
 /**
- * A leaf of a signer in the API that no bundle holds would be made, and trusted by nobody. Readers of a signer on disk
- * may be pointed at its own certificate file.
+ * Checks that a bundle holds the signer of a leaf in the API: else the leaf would be made, and trusted by no reader.
+ * Readers of a signer on disk may be pointed at its own certificate file.
  */
 export function heldSigner(artefact: Artefact, { all, isWhole, byName }: Surroundings): FieldProblem[] {
   if (!isWhole || (artefact.kind !== 'target' && artefact.kind !== 'signer')) return [];
@@ -179,7 +179,7 @@ export function heldSigner(artefact: Artefact, { all, isWhole, byName }: Surroun
   return [conflict(['issuer'], `must name a signer that a caBundle holds, got "${name}", which none holds`)];
 }
 
-/** A server that no certificate of the inventory names is refused by every client that asks for it. */
+/** Checks that a certificate of the inventory names the server: else every client refuses it. */
 export function servedServerName({ readers }: Artefact, { all, isWhole }: Surroundings): FieldProblem[] {
   return readers.flatMap(({ kubeconfig }, at): FieldProblem[] => {
     const name = kubeconfig?.tlsServerName;

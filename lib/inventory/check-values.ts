@@ -1,5 +1,5 @@
-// What an artefact says about itself and about places: kinds of location, places that two artefacts would share, lives,
-// host names, use of declared parameters and directories; and the list of all checks. Pure.
+// Checks the fields of each artefact, and places: kinds of location, places that two artefacts would share, lives, host
+// names, use of declared parameters and directories; and the list of all checks. Pure.
 import { durationText } from '../duration.ts';
 import { suggestion, valueText } from '../problems.ts';
 import {
@@ -27,7 +27,7 @@ import { kubeconfigPlaceholder, proofKinds } from './reader.ts';
 import { namedFileOf } from './located.ts';
 import { directoryOf, filesOf, isFile, parametersIn, placesOf } from './places.ts';
 
-/** A copy fits where its original would. */
+/** Returns the kinds of location for an artefact; a copy fits where its original would. */
 function fittingLocations(artefact: Artefact, all: readonly Artefact[]): readonly Location['kind'][] {
   const original = originalOf(all, artefact);
   const holding = (kind: Artefact['kind']): Location['kind'][] =>
@@ -55,7 +55,7 @@ function fittingLocation(artefact: Artefact, { all }: Surroundings): FieldProble
   return found;
 }
 
-/** A forgotten issuer must not make a certificate that nobody trusts: self-signed is only what is found to be so. */
+/** Checks the issuer: a forgotten one must not make a self-signed certificate; only a present one stays so. */
 function selfSigned(artefact: Artefact): FieldProblem[] {
   if (artefact.kind !== 'target' || artefact.issuer !== undefined) return [];
   if (artefact.usage === 'serving' && artefact.template === 'present' && isFile(artefact.location)) return [];
@@ -76,7 +76,7 @@ function life(artefact: Artefact): FieldProblem[] {
   ];
 }
 
-/** What is renewed again before it is promoted would never be in use. */
+/** Checks promoteAfter: a copy renewed again before its promotion would never be used. */
 function promotion(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   if (artefact.kind !== 'copy' || artefact.promoteAfter === undefined) return [];
   const original = originalOf(all, artefact);
@@ -96,7 +96,7 @@ function promotion(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   return [invalid(['promoteAfter'], `must be ${wanted}, got ${durationText(promoteAfter)}`)];
 }
 
-/** Where nothing else tells whom a renewal is for. */
+/** Checks keepsSubject: only where nothing else gives the subject of a renewal. */
 function keptSubject(artefact: Artefact): FieldProblem[] {
   if (artefact.kind !== 'target' || artefact.keepsSubject !== true) return [];
   const { usage, template } = artefact;
@@ -137,7 +137,7 @@ function hostnames(artefact: Artefact, declared: Declarations): FieldProblem[] {
   return [...found, ...inName.map((message) => notFound(['commonName'], message))];
 }
 
-/** A misspelt one would make a CA on each of several machines. */
+/** Checks that the parameter is declared: a misspelt one would make a CA on each of several machines. */
 function ownership(artefact: Artefact, declared: Declarations): FieldProblem[] {
   if (artefact.kind !== 'signer' || typeof artefact.owned !== 'object') return [];
   return declaredParameter(artefact.owned.unlessSet, ['owned', 'unlessSet'], declared);
@@ -158,7 +158,7 @@ function proofs(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   });
 }
 
-/** A flag with the name of an entry that is not there would never be given. */
+/** Checks that flags name existing entries: a flag for a missing entry would never be given. */
 function flagValues(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   const keys = keysOf(artefactContent(artefact, all));
   return Object.entries(artefact.flags ?? {}).flatMap(([component, flags]) => {
@@ -175,7 +175,7 @@ function flagValues(artefact: Artefact, { all }: Surroundings): FieldProblem[] {
   });
 }
 
-/** Only a client has an identity that a kubeconfig could name. */
+/** Checks that only a client, which has an identity, has a kubeconfig. */
 function kubeconfigs(artefact: Artefact): FieldProblem[] {
   if (artefact.kind === 'target' && artefact.usage === 'client') return [];
   return artefact.readers.flatMap(({ kubeconfig }, at) => {
@@ -198,7 +198,7 @@ function declaredDirectories({ location }: Artefact, { directories, files }: Dec
   });
 }
 
-/** Two artefacts in one place would overwrite each other for ever. Told once for each pair: the nearest reason. */
+/** No two artefacts may share a place: they would overwrite each other for ever. One report per pair: the nearest. */
 export function checkPlaces(entries: readonly ArtefactEntry[]): InventoryFinding[] {
   const taken = new Map<string, string>();
   return entries.flatMap(({ index, artefact }): InventoryFinding[] => {
@@ -220,7 +220,7 @@ interface Declarations {
   readonly parameters: ReadonlySet<string>;
   readonly directories: ReadonlySet<string>;
   readonly files: ReadonlySet<string>;
-  /** Whether something finds out what the machine has. */
+  /** Whether a finder discovers the features of the machine. */
   readonly discovers: boolean;
 }
 
@@ -247,7 +247,7 @@ const checks: readonly ((artefact: Artefact, around: Surroundings & Declarations
   declaredDirectories,
 ];
 
-/** All that is wrong with artefacts, by themselves and between each other. */
+/** Returns all problems of artefacts, by themselves and between each other. */
 export function checkArtefacts(entries: readonly ArtefactEntry[], declared: Declarations): InventoryFinding[] {
   const around = { ...surroundingsOf(entries), ...declared };
   const found = entries.flatMap((entry) => {

@@ -1,14 +1,14 @@
-// What is inside an artefact, and under which keys. Pure.
+// The content of an artefact, and the keys of its entries. Pure.
 import { fileKinds } from './location-kinds.ts';
 import type { Artefact, Kubeconfigs, ResolvedArtefact } from './model.ts';
 import { originalOf } from './order.ts';
 
-/** Keys of the entries, the same wherever they lie. */
+/** Keys of the entries, the same in every kind of location. */
 export const certificateKey = fileKinds.pemPair.files.certFile;
 export const privateKeyKey = fileKinds.pemPair.files.keyFile;
 export const caBundleKey = fileKinds.pemFile.files.file;
 
-/** What the content must be, as far as it is understood. */
+/** Required form of the content, where it is known here. */
 export type ArtefactContent =
   /** A certificate and its key. */
   | { readonly kind: 'pair' }
@@ -17,10 +17,10 @@ export type ArtefactContent =
   | { readonly kind: 'keyPair'; readonly privateKey: string; readonly publicKey: string }
   /** Kubeconfigs, each an entry; all must be whole. */
   | { readonly kind: 'kubeconfigs'; readonly of: Kubeconfigs }
-  /** Not known, and for its readers to judge: written as it is, unless it holds a pair whose halves contradict each other. */
+  /** Unknown, for its readers to judge: written unchanged, unless it holds a pair of contradicting halves. */
   | { readonly kind: 'opaque' };
 
-/** A copy, also of another copy, must be what its original is. */
+/** Returns the content of an artefact; a copy, also of another copy, has its original's. */
 export function artefactContent<T extends Artefact | ResolvedArtefact>(
   artefact: T,
   artefacts: readonly T[],
@@ -46,7 +46,7 @@ export function artefactContent<T extends Artefact | ResolvedArtefact>(
   }
 }
 
-/** Entries that must be there. */
+/** Returns the required entries. */
 export function keysOf(content: ArtefactContent): readonly string[] {
   switch (content.kind) {
     case 'pair':

@@ -1,5 +1,5 @@
-// Directories and files of this host that differ from site to site, as they are written in YAML: what may be given, which flag of
-// a component names them, and where they lie by default.
+// Directories and files of this host that differ from site to site, in their YAML form: allowed fields, the flag of a
+// component that names them, and their default.
 import * as z from 'zod';
 import { flagOfComponent } from './reader.ts';
 import { filePath, parameterName, someText } from './values.ts';

@@ -1,5 +1,5 @@
-// The files that flags of the components name, and the role of each: whose certificate it is, which CAs it holds, whether it
-// is a kubeconfig. One table; flags as `--help` of Kubernetes 1.35 and etcd 3.6 lists them. Pure.
+// The files that flags of the components name, and the role of each: whether it is a certificate and whose, a bundle of
+// CAs, or a kubeconfig. One table; flags as `--help` of Kubernetes 1.35 and etcd 3.6 lists them. Pure.
 import type { ComponentName } from '../components.ts';
 import type { Target } from './model.ts';
 
@@ -15,21 +15,24 @@ export type FileRole =
   | { readonly holds: 'pair'; readonly usage: Target['usage']; readonly keyFlag?: string }
   /** A CA that signs; its key is in the file that `keyFlag` names. */
   | { readonly holds: 'signer'; readonly keyFlag: string }
-  /** CA certificates by which others are known. */
+  /** CA certificates by which peers are verified. */
   | { readonly holds: 'bundle' }
   /** The kubeconfig of a component for the API server. `isOptional`: it runs without the file. */
   | { readonly holds: 'kubeconfig'; readonly isOptional?: true }
-  /** A kubeconfig that leads to a webhook: what it trusts is its administrator's, and it may hold no certificate. */
+  /** A kubeconfig that leads to a webhook: its trust is its administrator's choice, and it may hold no certificate. */
   | { readonly holds: 'webhook' }
-  /** Keys of service accounts: a new one invalidates every token. One that signs is known by those that `knownBy` names. */
+  /** Keys of service accounts: a new one invalidates every token. `knownBy` names the public keys of a signing key. */
   | { readonly holds: 'tokenKey'; readonly knownBy?: TokenKeys }
   /** A document whose fields name further files (configurationFields). */
   | { readonly holds: 'configuration' }
   /** The key of a certificate that another flag names. */
   | { readonly holds: 'key' }
-  /** A directory in which the component makes `PAIR.crt` and `PAIR.key` to serve with, where no flag names a certificate. */
+  /**
+   * A directory in which the component makes `PAIR.crt` and `PAIR.key` to serve with, where no flag names a
+   * certificate.
+   */
   | { readonly holds: 'directory'; readonly pair: string }
-  /** Nothing that has an end: settings, tokens, a log, a socket. */
+  /** Nothing that expires: settings, tokens, a log, a socket. */
   | { readonly holds: 'nothing' };
 
 const nothing = { holds: 'nothing' } as const;
@@ -57,7 +60,10 @@ const serving = {
   'requestheader-client-ca-file': bundle,
 } as const;
 
-/** Flags of a component that delegates authentication to the API server (pkg/server/options: DelegatingAuthenticationOptions). */
+/**
+ * Flags of a component that delegates authentication to the API server (pkg/server/options:
+ * DelegatingAuthenticationOptions).
+ */
 const delegating = {
   ...serving,
   kubeconfig,
@@ -141,7 +147,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'client-ca-file': bundle,
     'cert-dir': directory('kubelet'),
     kubeconfig,
-    'bootstrap-kubeconfig': { holds: 'kubeconfig', isOptional: true }, // read where the other one has no credential
+    'bootstrap-kubeconfig': { holds: 'kubeconfig', isOptional: true }, // read where kubeconfig has no credential
     config: configuration,
     'config-dir': configuration,
     'boot-id-file': nothing,
@@ -171,7 +177,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     'discovery-cacert': bundle,
     'discovery-cert': pair('client', 'discovery-key'),
     'discovery-key': key,
-    // For people at this member: etcdctl has them from the environment file of the service (kubespray, KubeKey).
+    // For people at this member: the environment file of the service gives these to etcdctl (kubespray, KubeKey).
     'etcdctl-cacert': bundle,
     'etcdctl-cert': pair('client', 'etcdctl-key'),
     'etcdctl-key': key,
@@ -184,7 +190,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
 interface ConfigurationFields {
   /** Paths of fields, `[]` for each item of a list, with the flag of the same role. */
   readonly fields: Readonly<Record<string, string>>;
-  /** Flags beat fields; are not read where there is a configuration; no flag at all is read then. */
+  /** Precedence: flags beat fields; flags are not read where there is a configuration; no flag at all is read then. */
   readonly order: 'flagsFirst' | 'fieldsInstead' | 'fieldsAlone';
 }
 
@@ -213,7 +219,7 @@ export const configurationFields: Readonly<
       fields: { 'authorizers[].webhook.connectionInfo.kubeConfigFile': 'authorization-config-kubeconfig' },
     },
   },
-  // Its flags are left alone where a configuration is given (cmd/kube-scheduler/app/options: ApplyDeprecated).
+  // Its flags are ignored where a configuration is given (cmd/kube-scheduler/app/options: ApplyDeprecated).
   'kube-scheduler': {
     config: { order: 'fieldsInstead', fields: { 'clientConnection.kubeconfig': 'kubeconfig' } },
   },

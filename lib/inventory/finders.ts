@@ -1,7 +1,7 @@
-// By whom what the configuration does not give is found (`discover` of an inventory). Each has its files in discover/.
+// Finders of values that the configuration does not give (`discover` of an inventory). Each has its files in discover/.
 
 interface Finder {
-  /** Files of this machine, once; or objects of the API, at each look. */
+  /** Files of this machine, read once; or objects of the API, read in each pass. */
   readonly looksAt: 'machine' | 'api';
   /** Parameters whose values it reads in the API. */
   readonly asks: readonly string[];

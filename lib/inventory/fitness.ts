@@ -1,11 +1,11 @@
-// Whether those who meet a leaf certificate can accept it for what its entry is for, whatever signed it. Pure.
-// Only what they certainly refuse counts: names and groups are also an administrator's to choose, and a certificate
-// without extended key usage, or with anyExtendedKeyUsage, is good for every use (Go crypto/x509 Certificate.Verify).
+// Whether the peers of a leaf certificate can accept it for the use of its entry, whatever signed it. Pure. Only
+// certain refusals count: names and groups may also be an administrator's choice, and a certificate without extended
+// key usage, or with anyExtendedKeyUsage, is good for every use (Go crypto/x509 Certificate.Verify).
 import type { CertificateFacts } from '../pki/certificate.ts';
 import type { ResolvedTarget } from './model.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 
-/** In the order of Kubernetes' own templates. */
+/** Extended key usages in the order of Kubernetes' own templates. */
 export const usagesOf = {
   client: ['clientAuth'],
   serving: ['serverAuth'],
@@ -15,7 +15,7 @@ export const usagesOf = {
 type Wanted = Pick<ResolvedTarget, 'usage' | 'commonName' | 'location'>;
 type Presented = Pick<CertificateFacts, 'usages' | 'commonName' | 'organizations'>;
 
-/** Why its readers refuse it; undefined where they may accept it. */
+/** Returns why its readers refuse it; undefined where they may accept it. */
 export function unfitness(target: Wanted, certificate: Presented): string | undefined {
   const missing = usagesOf[target.usage].filter((usage) => certificate.usages?.includes(usage) === false);
   if (missing.length > 0) return `it may not be used for ${missing.join(' and ')} (extended key usage)`;
@@ -23,8 +23,8 @@ export function unfitness(target: Wanted, certificate: Presented): string | unde
 }
 
 /**
- * The user that the kubeconfig of a component has instead of its own; undefined: its own, or one that is refused. It works, with
- * the rights of somebody else.
+ * Returns the foreign user that the kubeconfig of a component has; undefined: its own, or a refused one. Such a
+ * kubeconfig works, with the rights of that user.
  */
 export function otherIdentity(target: Wanted, certificate: Presented): string | undefined {
   const { commonName: wanted = '', location } = target;
@@ -36,8 +36,8 @@ export function otherIdentity(target: Wanted, certificate: Presented): string | 
 }
 
 /**
- * The node whose identity the kubelet of this machine has instead of its own; undefined: its own, or none of a node. The
- * API server lets it change no other node's objects (plugin/pkg/admission/noderestriction).
+ * Returns the node whose identity the kubelet of this machine has instead of its own; undefined: its own, or not a
+ * node's. The API server lets a node change no other node's objects (plugin/pkg/admission/noderestriction).
  */
 export function otherNode(
   { commonName: wanted = '', location }: Wanted,
@@ -49,14 +49,14 @@ export function otherNode(
   return commonName.slice(nodePrefix.length);
 }
 
-/** Users of Kubernetes itself: their names are not an administrator's, and rights belong to no other `system:` name. */
+/** Users of Kubernetes itself: not an administrator's to name, and no other `system:` name has their rights. */
 const ownUsers: ReadonlySet<string> = new Set(['system:kube-controller-manager', 'system:kube-scheduler']);
 
 /**
- * kube-apiserver takes the common name for the user and gives who has none no identity at all (apiserver
- * pkg/authentication/request/x509, CommonNameUserConversion). A kubelet is a node only by its name and its group together
- * (pkg/auth/nodeidentifier); the two components get their rights by their names (bootstrappolicy). An identity with another group,
- * or a name outside `system:`, may have been given rights by somebody.
+ * kube-apiserver takes the common name for the user and gives a certificate without one no identity at all (apiserver
+ * pkg/authentication/request/x509, CommonNameUserConversion). A kubelet is a node only by its name and its group
+ * together (pkg/auth/nodeidentifier); the two components get their rights by their names (bootstrappolicy). An
+ * administrator may have granted rights to an identity with another group, or a name outside `system:`.
  */
 function identityProblem(
   { commonName: wanted = '', location }: Wanted,

@@ -1,4 +1,4 @@
-// Entries for files that flags of the components name and the inventory does not know. Pure.
+// Entries for files that flags of the components name and the inventory does not list. Pure.
 import type { ComponentName } from '../components.ts';
 import type { FileRole } from './file-flags.ts';
 import type { Artefact, Location } from './model.ts';
@@ -14,9 +14,9 @@ export interface FileOfFlag {
   readonly file: string;
   /** The file of the key, for a certificate. */
   readonly keyFile?: string;
-  /** The flag that names the file of the key; undefined where none does, and the component takes the one beside. */
+  /** The flag that names the key file; undefined where none does, and the key next to the certificate is read. */
   readonly keyFlag?: string;
-  /** The signer of this inventory whose key has signed the certificate that is there; undefined: none of them. */
+  /** The signer of this inventory whose key has signed the present certificate; undefined: none of them. */
   readonly issuer?: string | undefined;
 }
 
@@ -24,7 +24,7 @@ const year = 365 * 24 * 3_600_000;
 /** kubeadm's lives (cmd/kubeadm/app/apis/kubeadm/v1beta4: CertificateValidityPeriod, CACertificateValidityPeriod). */
 const lives = { leaf: { validity: year, refresh: 0.8 * year }, signer: { validity: 10 * year, refresh: 8 * year } };
 
-/** The entries that are declared, and one for each other file that somebody reads. */
+/** Returns the declared entries, and one for each other file that a component reads. */
 export function withFlagEntries(declared: readonly Artefact[], named: readonly FileOfFlag[]): readonly Artefact[] {
   const taken = new Set(declared.flatMap(({ location }) => pathsIn(location)));
   const names = new Set(declared.map(({ name }) => name));
@@ -47,7 +47,7 @@ export function withFlagEntries(declared: readonly Artefact[], named: readonly F
   return withKeysOfFlags(all, named, (base) => unusedName(base, names));
 }
 
-/** A bundle in the file of an entry that does not sign for those whom its component meets: what it trusts is seen by itself. */
+/** Whether a bundle in another entry's file needs its own entry: that entry signs for none of the component's peers. */
 function isOtherTrust(
   { component, flag, role, file }: FileOfFlag,
   declared: readonly Artefact[],
@@ -71,8 +71,9 @@ interface FilesHere {
 }
 
 /**
- * A target with its issuer. Where a flag leads elsewhere, the signer of the certificate there counts, not the declared one. A
- * certificate whose key is that of the service accounts has none, so that it is never renewed: a new key invalidates every token.
+ * Returns a target with its issuer. Where a flag leads elsewhere, the signer of the certificate there counts, not the
+ * declared one. A certificate with a key of the service accounts has none, so that it is never renewed: a new key
+ * invalidates every token.
  */
 function withIssuer(artefact: Artefact, { signedBy, tokenKeys, names }: FilesHere): Artefact {
   if (artefact.kind !== 'target') return artefact;
@@ -93,7 +94,7 @@ function unusedName(base: string, names: ReadonlySet<string>): string {
   return name;
 }
 
-/** Nothing is made where no certificate shows that one belongs there: a damaged manifest may name any path. */
+/** Makes no entry where no certificate shows that it belongs there: a damaged manifest may name any path. */
 function entryOf({ component, role, file, keyFile = file, issuer }: FileOfFlag, name: string): Artefact | undefined {
   const readers = [{ component, needs: 'nothing', proof: { kind: 'none' } }] as const;
   const leaf = {
@@ -110,13 +111,13 @@ function entryOf({ component, role, file, keyFile = file, issuer }: FileOfFlag, 
   switch (role.holds) {
     case 'pair':
       return { ...leaf, usage: role.usage, location: pair, readers };
-    case 'directory': // its component makes it where no other is named
+    case 'directory': // its component makes the pair where no flag names another
       return { ...leaf, usage: 'serving', presence: 'optional', location: pair, readers };
     case 'kubeconfig':
     case 'webhook': {
       const location = { kind: 'kubeconfig', file, endpoint: 'local', context: 'current' } as const;
       const client = { ...leaf, usage: 'client', location, readers } as const;
-      // One that may be absent is of no use to a process that has started, and what a webhook is asked with is no identity here.
+      // A started process has no use for an optional file, and credentials for a webhook are no identity here.
       if (role.holds === 'webhook') return client;
       if (role.isOptional === true) return { ...client, presence: 'optional' };
       return { ...client, readers: [{ ...readers[0], needs: 'restart' }] };
@@ -133,5 +134,5 @@ function entryOf({ component, role, file, keyFile = file, issuer }: FileOfFlag, 
   }
 }
 
-/** Only a signature shows who signs it, and it is never made from nothing. */
+/** Marks of an entry outside the usual places: only a signature shows its signer, and it is never made from nothing. */
 const elsewhere = { mayBeOfOthers: true, isElsewhere: true } as const;

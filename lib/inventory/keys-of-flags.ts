@@ -1,5 +1,6 @@
-// Keys that flags name and nobody here writes: the key of a certificate whose pair in the inventory is another one, and the key
-// that signs tokens of service accounts. Its component does not start with another key, or nobody accepts what it signs. Pure.
+// Keys that flags name and that are never written here: the key of a certificate whose pair in the inventory has
+// another key, and the key that signs tokens of service accounts. With another key its component does not start, or no
+// verifier accepts its signatures. Pure.
 import type { ComponentName } from '../components.ts';
 import type { FileRole } from './file-flags.ts';
 import type { Artefact } from './model.ts';
@@ -15,7 +16,7 @@ interface NamedFile {
   readonly keyFlag?: string;
 }
 
-/** A key, the files of which one must know it, and which key it is to be. */
+/** A key, the files of which one must hold its public key, and the wanted key. */
 interface NamedKey {
   readonly component: ComponentName;
   readonly flag: string;
@@ -24,7 +25,7 @@ interface NamedKey {
   readonly keyWanted: string;
 }
 
-/** The entries, and a key pair for each key that no entry has as its own. A signer knows which key flags want of it. */
+/** Returns the entries, and a key pair for each key of no entry. A signer gets the key that flags want of it. */
 export function withKeysOfFlags(
   entries: readonly Artefact[],
   named: readonly NamedFile[],
@@ -54,7 +55,7 @@ function keyOf(one: NamedFile, named: readonly NamedFile[]): readonly NamedKey[]
   return [{ component, flag: keyFlag, keyFile, knownIn: [file], keyWanted }];
 }
 
-/** Where nothing here says by which keys it is known, it has to be a key at least. */
+/** Returns the token key; where no flag here names its public keys, any key will do. */
 function tokenKeyOf(
   { component, flag, file }: NamedFile,
   knownBy: { readonly component: string; readonly flag: string },

@@ -1,7 +1,7 @@
-// The leader-election Leases of a control plane: those by whose renewal the use of something is proven. Pure.
+// The leader-election Leases of a control plane: the Leases whose renewal proves the use of an artefact. Pure.
 import type { Artefact, ResolvedArtefact } from './model.ts';
 
-/** Each once. */
+/** Returns each Lease once. */
 export function leaderLeases(
   artefacts: readonly (Artefact | ResolvedArtefact)[],
 ): readonly { readonly namespace: string; readonly name: string }[] {

@@ -1,5 +1,5 @@
-// YAML text -> Inventory. Strict: unknown keys, wrong values, and names that lead nowhere are errors, all of them told
-// at once, each with its path, its line, what was got and what is wanted.
+// YAML text -> Inventory. Strict: unknown keys, wrong values, and dangling names are errors, all of them reported
+// together, each with its path, its line, the value and the wanted value.
 import { problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
@@ -23,9 +23,9 @@ import { checkShape, problemAt } from './shape.ts';
 import type { DocumentPlace } from './shape.ts';
 
 export interface LoadOptions {
-  /** Takes the place of the inventory's own default namespace (flag --namespace). */
+  /** Replaces the inventory's own default namespace (flag --namespace). */
   readonly namespace?: string | undefined;
-  /** That of the pod in which this runs: for an inventory that says `inPodNamespace`. */
+  /** Namespace of the pod in which this runs: for an inventory with `inPodNamespace`. */
   readonly podNamespace?: string | undefined;
   /** Name of the file, for messages. */
   readonly source?: string;
@@ -64,7 +64,7 @@ interface Reading {
   readonly findings: readonly InventoryFinding[];
 }
 
-/** Every item as far as it can be understood, so that one broken item does not hide what is wrong with the others. */
+/** Parses every item as far as possible, so that one broken item does not hide the problems of the rest. */
 function readArtefacts(list: unknown, namespace: string | undefined): Reading {
   const findings: InventoryFinding[] = [];
   const items: readonly unknown[] = Array.isArray(list) ? list : [];
@@ -102,7 +102,7 @@ function unusedDeclarations({ parameters, directories, files }: Head, artefacts:
   );
 }
 
-/** A file that nothing names would never be found. */
+/** Checks files for a flag that names them: without one they would never be found. */
 function namelessFiles({ files, discover }: Head): FieldProblem[] {
   return Object.entries(files).flatMap(([name, { namedBy, keyOf }]): FieldProblem[] => {
     const path = ['files', name];
@@ -115,7 +115,7 @@ function namelessFiles({ files, discover }: Head): FieldProblem[] {
   });
 }
 
-/** A default may lie below a directory that is declared before it, so that no two wait for each other. */
+/** Checks that a default lies below a directory declared before it, so that no two wait for each other. */
 function wrongDirectories({ directories }: Head): FieldProblem[] {
   const names = Object.keys(directories);
   return Object.entries(directories).flatMap(([name, declaration], at) => {
@@ -135,7 +135,7 @@ function wrongDefaults({ parameters }: Head): FieldProblem[] {
   );
 }
 
-/** `artefacts[3].issuer` as `artefacts[kubelet-client].issuer`: a place that people find without counting. */
+/** Rewrites `artefacts[3].issuer` to `artefacts[kubelet-client].issuer`: a place that people find without counting. */
 function named(problem: Problem, entries: readonly ArtefactEntry[]): Problem {
   const path = problem.path.replace(/(^|\.)artefacts\[(\d+)\]/, (whole, before: string, index: string) => {
     const name = entries[Number(index)]?.name;
@@ -146,11 +146,11 @@ function named(problem: Problem, entries: readonly ArtefactEntry[]): Problem {
 }
 
 interface CheckOptions extends Omit<LoadOptions, 'source'> {
-  /** A file of its own says apiVersion and kind; an inventory inside a configuration file does not. */
+  /** A file of its own has apiVersion and kind; an inventory inside a configuration file does not. */
   readonly form: 'file' | 'inline';
 }
 
-/** Checks a value read from YAML: the inventory, or all that is wrong with it. */
+/** Checks a value read from YAML; returns the inventory, or all problems. */
 export function checkInventory(
   value: unknown,
   place: DocumentPlace,

@@ -1,15 +1,15 @@
-// Where the paths of an inventory lead on this host: below directories that are given or have a default, and to files that
+// Maps the paths of an inventory to this host: below directories that are given or have a default, and to files that
 // the flags of a component name. Pure.
 import type { Inventory } from './model.ts';
 import { directoryOf } from './places.ts';
 
 export interface PlacesHere {
   readonly directories: Readonly<Record<string, string>>;
-  /** Those that flags name; null: no flag of its component does. */
+  /** Files that flags name; null: no flag of its component names the file. */
   readonly files?: Readonly<Record<string, string | null>>;
 }
 
-/** An unknown directory or file stays as it is written. */
+/** Returns the path on this host; an unknown directory or file stays as a placeholder. */
 export function pathHere(file: string, { directories, files = {} }: PlacesHere): string {
   const name = directoryOf(file);
   if (name === undefined) return file;
@@ -19,13 +19,13 @@ export function pathHere(file: string, { directories, files = {} }: PlacesHere):
   return directory === undefined ? file : `${directory.replace(/(?<!\/)\/+$/, '')}${rest}`;
 }
 
-/** What is given, else the default; a default may lie below another directory, and moves with it. */
+/** Returns the given directories, else the defaults; a default may lie below another directory, and moves with it. */
 export function allDirectories(
   { directories = {} }: Pick<Inventory, 'directories'>,
   given: Readonly<Record<string, string>>,
 ): Record<string, string> {
   const known: Record<string, string> = { ...given };
-  // In the order of their declaration: a default names one that is declared before it (load.ts).
+  // Order of declaration: a default names only directories declared before it (load.ts).
   for (const [name, one] of Object.entries(directories)) {
     if (known[name] === undefined && one.default !== undefined) {
       known[name] = pathHere(one.default, { directories: known });
@@ -34,7 +34,7 @@ export function allDirectories(
   return known;
 }
 
-/** Files that flags name, and the defaults of those whose component has no manifest that can be read. */
+/** Returns files that flags name, and defaults of files whose component has no readable manifest. */
 export function allFiles(
   { files: declared = {} }: Pick<Inventory, 'files'>,
   { directories, files = {} }: PlacesHere,
@@ -45,5 +45,5 @@ export function allFiles(
   return { ...Object.fromEntries(usual), ...files };
 }
 
-/** The file of the inventory that a path is, as a whole: `{NAME}`. */
+/** Returns NAME where the whole path is `{NAME}`, a file of the inventory. */
 export const namedFileOf = (file: string): string | undefined => /^\{([^}]*)\}$/.exec(file)?.[1];

@@ -1,23 +1,23 @@
-// Where the bytes of an artefact may live. All that is to be known of a kind of location: how it is written in YAML, what it
-// can hold, its word in messages, and its files or, of an object, where the syncer writes it. How its files are understood
-// and changed is in `layouts` of lib/store/disk-store.ts.
+// Kinds of location of an artefact's bytes. All facts about a kind of location: its YAML form, the kinds of artefact it
+// can hold, its word in messages, and its files or, for an object, where the syncer writes it. Parsing and changing its
+// files is in `layouts` of lib/store/disk-store.ts.
 import * as z from 'zod';
 import { filePath, namespaceName, objectName } from './values.ts';
 
 interface LocationKind {
-  /** Before its name in a message. */
+  /** Word before its name in a message. */
   readonly word: string;
   /** The kinds of artefact that may lie there; a copy lies where its original could. */
   readonly holds: readonly string[];
 }
 interface ObjectKind extends LocationKind {
-  /** Below the syncer's destination. */
+  /** Directory below the syncer's destination. */
   readonly directory: string;
-  /** Of its files there. */
+  /** Mode of its files there. */
   readonly mode: 0o600 | 0o644;
 }
 interface FileKind extends LocationKind {
-  /** Its fields that hold a path, with the entry that is this file; null where its readers take the file as a whole. */
+  /** Its fields that hold a path, each with its entry; null where its readers take the file as a whole. */
   readonly files: Readonly<Record<string, string | null>>;
 }
 
@@ -38,8 +38,8 @@ export const objectKinds = {
 } as const satisfies Readonly<Record<string, ObjectKind>>;
 
 /**
- * Files on this host; the first one names the location. Entries have the keys of kubernetes.io/tls Secrets and of CA bundle
- * ConfigMaps.
+ * Files on this host; the first one names the location. Entries have the keys of kubernetes.io/tls Secrets and of CA
+ * bundle ConfigMaps.
  */
 export const fileKinds = {
   pemPair: {
@@ -77,10 +77,10 @@ export const locationSchema = z
       .exactOptional()
       .describe('A certificate and its key as two PEM files on this host'),
     pemFile: filePath.exactOptional().describe('CA certificates in one PEM file on this host'),
-    // As the kubelet keeps its own (client-go util/certificate/certificate_store.go): where the file is a symbolic link, a
-    // new dated file is made beside its target and the link is flipped.
+    // Same layout as the kubelet's own (client-go util/certificate/certificate_store.go): where the file is a symbolic
+    // link, a new dated file is made next to its target and the link is flipped.
     combinedPem: filePath.exactOptional().describe('A certificate and its key in one PEM file on this host'),
-    // With the CA for its server, embedded or in the files that it names. Everything else in it stays.
+    // Includes the CA for its server, embedded or in the files that it names. Everything else in it stays.
     kubeconfig: z
       .strictObject({
         file: filePath,

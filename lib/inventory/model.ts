@@ -1,7 +1,6 @@
 // The inventory: one declared model of every artefact of a control plane. Everything the tool does follows from it:
-// what regen renews, what the syncer writes, what is proven, which RBAC is granted, what `status` prints.
-// Types only, inferred from what schema.ts checks; presets are data (presets/*.yaml), loaded and checked by load.ts, made
-// concrete by resolve.ts.
+// renewals of regen, files of the syncer, proofs, RBAC rules, the output of `status`. Types only, inferred from the
+// checks of schema.ts; presets are data (presets/*.yaml), loaded and checked by load.ts, made concrete by resolve.ts.
 import type { fileKinds, objectKinds, RawLocation } from './location-kinds.ts';
 import type { RawArtefact, RawInventory } from './schema.ts';
 
@@ -25,8 +24,8 @@ type Place = {
 } & { readonly [Kind in FileKind]: { readonly kind: Kind } & Fields<Required<RawLocation>[Kind]> };
 
 /**
- * Where the bytes of an artefact of this kind live. Paths are absolute; in an inventory that is not resolved yet they may
- * begin with a directory parameter, `{pkiDir}/etcd/server.crt`.
+ * Location of the bytes of an artefact of this kind. Paths are absolute; in an inventory that is not resolved yet they
+ * may begin with a directory parameter, `{pkiDir}/etcd/server.crt`.
  */
 export type LocationOf<Kind extends keyof Place> = Place[Kind];
 export type ApiLocation = LocationOf<keyof typeof objectKinds>;
@@ -37,7 +36,7 @@ type Placed<Raw> = Raw extends unknown ? Omit<Raw, 'location'> & { readonly loca
 export type Artefact = Placed<DeepReadonly<RawArtefact>>;
 type OfKind<Kind extends Artefact['kind']> = Extract<Artefact, { readonly kind: Kind }>;
 
-/** A CA with its key. With `issuer` an intermediate CA, otherwise self-signed. */
+/** A CA with its key: an intermediate CA with `issuer`, otherwise self-signed. */
 export type Signer = OfKind<'signer'>;
 /** The certificates of its signers, present and former ones until they expire. */
 export type CaBundle = OfKind<'caBundle'>;
@@ -52,23 +51,23 @@ export type Kubeconfigs = OfKind<'kubeconfigs'>;
 /** A key pair without certificate (service-account keys). Never renewed here: only checked and published. */
 export type KeyPair = OfKind<'keyPair'>;
 /**
- * A CA bundle (ConfigMap) or a certificate with its key (Secret) that somebody else maintains: bundles are composed of it,
- * or it is copied. Only read; an absent or empty bundle counts for nothing.
+ * A CA bundle (ConfigMap) or a certificate with its key (Secret) that another program maintains: bundles are composed
+ * of it, or it is copied. Only read; an absent or empty bundle counts for nothing.
  */
 export type External = OfKind<'external'>;
-/** An object that is only synced to disk; its content is not understood here. */
+/** An object that is only synced to disk; its content is not parsed here. */
 export type Opaque = OfKind<'opaque'>;
 
-/** A component that reads a published artefact, and what it needs to pick up a change. */
+/** A component that reads a published artefact, and its action to pick up a change. */
 export type Reader = Artefact['readers'][number];
-/** How it is proven that a component *uses* an artefact, and not only that it lies on disk. */
+/** Proof that a component *uses* an artefact, and not only that it lies on disk. */
 export type Proof = Reader['proof'];
 
-/** What a machine has or has not, as discovery finds it. */
+/** Features that a machine has or lacks, found by discovery. */
 export type Feature = Required<Artefact>['when'];
 /**
- * Where a serving certificate's names come from: a literal DNS name or IP address, or a parameter of the inventory
- * (a list, given in the configuration file).
+ * Source of names of a serving certificate: a literal DNS name or IP address, or a parameter of the inventory (a list,
+ * given in the configuration file).
  */
 export type HostnameSource = Target['hostnames'][number];
 
@@ -77,7 +76,7 @@ export type Parameters = Readonly<Record<string, readonly string[]>>;
 
 type Read = DeepReadonly<RawInventory>;
 export type PolicyKind = Required<Read>['policy']['kind'];
-/** How objects are known in OpenShift's TLS registry: by labels and annotations that are written with their content. */
+/** Entry of objects in OpenShift's TLS registry: labels and annotations that are written with their content. */
 type TlsRegistry = Required<Read>['tlsRegistry'];
 
 export interface Inventory extends Pick<
@@ -92,25 +91,25 @@ export interface Inventory extends Pick<
 /** A target with the host names that are known: DNS names and IP addresses, sorted, without duplicates. */
 export interface ResolvedTarget extends Omit<Target, 'hostnames' | 'organizationsBefore' | 'demandedBy'> {
   readonly hostnames: readonly string[];
-  /** Those that it must hold whatever names people gave it: the machine's own components connect to them. */
+  /** Names that it must hold in addition to its given names: the machine's own components connect to them. */
   readonly demandedHostnames?: readonly string[];
-  /** A flag names it elsewhere than by default, so the name of its issuer says nothing: only a signature does. */
+  /** A flag names it elsewhere than by default, so the name of its issuer proves nothing: only a signature does. */
   readonly isElsewhere?: true;
   /** Flags name its key for another certificate, too, or another file for its key: a renewal keeps the key. */
   readonly sharesKey?: true;
-  /** Parameters whose names are read in the API at each look. */
+  /** Parameters whose names are read in the API in each pass. */
   readonly asks?: readonly string[];
-  /** Why some of these names are not known now, as the end of a sentence. */
+  /** Why some of these names are not known now, as the last part of a sentence. */
   readonly namesUnknown?: string;
 }
-/** `keyWanted`: which key its file must hold by the flags that name it, and what to do, as the end of a sentence. */
+/** `keyWanted`: the key that flags want in its file, and the remedy, as the last part of a sentence. */
 export interface ResolvedSigner extends Signer {
   readonly keyWanted?: string;
 }
 export interface ResolvedKeyPair extends KeyPair {
   readonly keyWanted?: string;
 }
-/** `unread`: why the settings in it cannot be followed, and what to do. */
+/** `unread`: why its settings cannot be followed, and the remedy. */
 export interface ResolvedExternal extends External {
   readonly unread?: string;
 }
@@ -123,14 +122,14 @@ export type ResolvedArtefact =
 /** An artefact with a certificate and a key of its own. */
 export type IssuedPair = ResolvedSigner | ResolvedTarget;
 
-/** URLs of the API server: for everybody, for the machines of the cluster, on this machine. */
+/** URLs of the API server: for all clients, for the machines of the cluster, on this machine. */
 export interface Endpoints {
   readonly controlPlane?: string;
   readonly internal?: string;
   readonly local?: string;
-  /** PEM of the CAs that sign for its clients on this machine: what they have signed is this cluster's. */
+  /** PEM of the CAs that sign for its clients on this machine: their certificates are this cluster's. */
   readonly authorities?: string;
-  /** Those in kubeconfigs of the components of this machine: a load balancer may stand before its API server. */
+  /** URLs in kubeconfigs of the components of this machine: a load balancer may stand before its API server. */
   readonly components?: readonly string[];
 }
 
@@ -139,9 +138,9 @@ export interface Resolved {
   readonly name: string;
   /** URLs of the API server for kubeconfigs that have to be written from nothing; undefined where unknown. */
   readonly endpoints?: Endpoints;
-  /** Why some of them are not known now, as the end of a sentence. */
+  /** Why some of them are not known now, as the last part of a sentence. */
   readonly endpointsUnknown?: string;
-  /** Who tells names at each look. */
+  /** Finder that reads names in each pass. */
   readonly asks?: Inventory['discover'];
   readonly tlsRegistry?: TlsRegistry;
   /** Flags of components, by the file of this host that they name. */

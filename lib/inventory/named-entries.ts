@@ -4,17 +4,18 @@ import { namedFileOf, pathHere, type PlacesHere } from './located.ts';
 import { filesOf, isFile, withFiles } from './places.ts';
 
 /**
- * Without the entries whose file no flag names, and what they would sign. Where a flag names the file of another entry, that
- * one stands for it: a cluster may have one CA for all. `usual`: the places where nothing was found. A signer that no flag
- * names stays there for what it has signed; a target that a flag names elsewhere may be signed by any CA.
+ * Returns the entries without those whose file no flag names, and without the entries that these would sign. Where a
+ * flag names the file of another entry, the other entry replaces this one: a cluster may have one CA for all. `usual`:
+ * the default places. A signer that no flag names stays there for the certificates it has signed; a target that a flag
+ * names elsewhere may be signed by any CA.
  */
 export function namedHere(declared: readonly Artefact[], places: PlacesHere, usual: PlacesHere): readonly Artefact[] {
   const here = new Map<string, Artefact>();
-  /** The entry that lies at a path. */
+  /** Entry by path. */
   const holders = new Map<string, Artefact>();
-  /** Names of entries that are not here, each with the one that stands for it, if any. */
+  /** Names of entries that are not here, each with its replacement, if any. */
   const gone = new Map<string, string | undefined>();
-  // Those with a place of their own first: what others have brought may be one of these.
+  // Entries with a place of their own first: a file brought from elsewhere may be the same one.
   const hasDefault = (artefact: Artefact): boolean => !isOpen(pathsAt(artefact, usual));
   for (const artefact of [...declared.filter(hasDefault), ...declared.filter((one) => !hasDefault(one))]) {
     const place = isOpen(pathsAt(artefact, places)) && signsHere(artefact, declared, places) ? usual : places;
@@ -55,7 +56,7 @@ const issuerOf = (artefact: Artefact): string | undefined =>
 const signsHere = ({ kind, name }: Artefact, declared: readonly Artefact[], places: PlacesHere): boolean =>
   kind === 'signer' && declared.some((one) => issuerOf(one) === name && isNamed(one) && !isOpen(pathsAt(one, places)));
 
-/** Which CA the readers want of a certificate that they are told of elsewhere only they know. */
+/** Places an entry. Only its readers know which CA they want for a certificate that a flag names elsewhere. */
 function placed(artefact: Artefact, place: PlacesHere, usual: PlacesHere): Artefact {
   const location = withFiles(artefact.location, (file) => pathHere(file, place));
   if (artefact.kind !== 'target' || !isNamed(artefact)) return { ...artefact, location };
@@ -64,7 +65,7 @@ function placed(artefact: Artefact, place: PlacesHere, usual: PlacesHere): Artef
   return target;
 }
 
-/** The artefact with the readers of the same file for another purpose, which may need more to pick up a change of it. */
+/** Adds the readers of the same file for another purpose, which may need more to pick up a change of it. */
 function withReadersOf(artefact: Artefact, others: readonly Artefact[]): Artefact {
   const restarted = others.flatMap(({ readers }) => readers.filter(({ needs }) => needs === 'restart'));
   const added = restarted.filter(
@@ -82,8 +83,8 @@ interface Around {
 }
 
 /**
- * No component is told of it, and its CA is not in its usual place: where it would lie is not known, so none is made where
- * there is none.
+ * Makes a target optional that no component reads and whose CA is not in its usual place: its own place is unknown
+ * then, so it is not made.
  */
 function withoutPlace(artefact: Artefact, issuer: string | undefined, { here, declared, usual }: Around): Artefact {
   const signer = here.get(issuer ?? '');

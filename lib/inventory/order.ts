@@ -1,6 +1,6 @@
-// Which artefacts an artefact is made from, and an order in which each comes after those. Pure.
-// The order carries safety: a bundle is written before the leaves of the signers it holds, so that no reader ever
-// meets a certificate that nobody trusts yet.
+// The inputs of an artefact, and an order in which each artefact comes after its inputs. Pure. The order carries
+// safety: a bundle is written before the leaves of the signers it holds, so that no reader ever meets a certificate
+// that it does not trust yet.
 import type { Artefact } from './model.ts';
 
 type Node = Pick<Artefact, 'name' | 'kind'> &
@@ -19,7 +19,7 @@ const rank: Readonly<Record<Artefact['kind'], number>> = {
   opaque: 7,
 };
 
-/** What each artefact names directly: issuer, signers, inputs, original, what kubeconfigs hold. */
+/** Returns the direct references of an artefact: issuer, signers, inputs, original, parts of kubeconfigs. */
 function referencesOf({ issuer, of, client, authority, signers = [], inputs = [] }: Node): readonly string[] {
   return [issuer, of, client, authority].filter((name) => name !== undefined).concat(signers, inputs);
 }
@@ -27,8 +27,8 @@ function referencesOf({ issuer, of, client, authority, signers = [], inputs = []
 type Issued = Pick<Artefact, 'name'> & { readonly issuer?: string };
 
 /**
- * The bundles by which readers know the issuer of an artefact. Not one that holds the artefact itself, too: that can
- * only come after it.
+ * Returns the bundles by which readers know the issuer of an artefact. Without a bundle that also holds the artefact
+ * itself: that can only come after it.
  */
 export function bundlesAbove<T extends Node>(
   artefacts: readonly T[],
@@ -43,13 +43,13 @@ export function bundlesAbove<T extends Node>(
   );
 }
 
-/** The bundles by which readers know what a signer signs, or know a target. */
+/** Returns the bundles by which readers know the certificates of a signer, or a target. */
 export function bundlesFor<T extends Node>(artefacts: readonly T[], pair: Issued & Pick<Node, 'kind'>): readonly T[] {
   if (pair.kind !== 'signer') return bundlesAbove(artefacts, pair);
   return artefacts.filter(({ kind, signers = [] }) => kind === 'caBundle' && signers.includes(pair.name));
 }
 
-/** Composed bundles and copies that hold what these bundles hold, directly or through each other. */
+/** Returns composed bundles and copies with the content of these bundles, directly or through each other. */
 export function madeOf<T extends Node>(artefacts: readonly T[], bundles: readonly Pick<Node, 'name'>[]): readonly T[] {
   const names = new Set(bundles.map(({ name }) => name));
   const found = new Set<T>();
@@ -66,7 +66,7 @@ export function madeOf<T extends Node>(artefacts: readonly T[], bundles: readonl
   return artefacts.filter((artefact) => found.has(artefact));
 }
 
-/** What a copy is in the end a copy of, and what is no copy itself; undefined where that leads nowhere. */
+/** Returns the first original of a chain of copies, or the artefact itself; undefined where the chain is broken. */
 export function originalOf<T extends Node>(artefacts: readonly T[], artefact: T): T | undefined {
   let at: T | undefined = artefact;
   for (let hops = 0; at?.kind === 'copy' && hops <= artefacts.length; hops += 1) {
@@ -77,8 +77,8 @@ export function originalOf<T extends Node>(artefacts: readonly T[], artefact: T)
 }
 
 /**
- * By name: the artefacts that must be right before this one is made. What has an issuer also waits for every bundle
- * above it; a promoted copy for everything by which readers know its original.
+ * Returns the artefacts that must be correct before each artefact is made, by name. An artefact with an issuer also
+ * waits for every bundle above it; a promoted copy for every bundle by which readers know its original.
  */
 export function dependenciesOf(artefacts: readonly Node[]): ReadonlyMap<string, readonly string[]> {
   return new Map(
@@ -102,7 +102,7 @@ interface Order<T> {
   readonly unordered: readonly T[];
 }
 
-/** Each after its dependencies; where that leaves a choice signers first, then bundles, then targets, as declared. */
+/** Orders artefacts after their dependencies; among equals signers first, then bundles, then targets, as declared. */
 export function topologicalOrder<T extends Node>(artefacts: readonly T[]): Order<T> {
   const known = new Set(artefacts.map(({ name }) => name));
   const dependencies = dependenciesOf(artefacts);

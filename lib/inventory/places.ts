@@ -1,40 +1,40 @@
-// Where artefacts lie and in which files their readers find them: the syncer's layout below its destination directory for
-// objects of the API, the paths themselves for locations on disk. Whose artefacts are by kind and place, and which
-// parameters and directories a declaration names. Pure.
+// Places of artefacts and the files in which their readers find them: the syncer's layout below its destination
+// directory for objects of the API, the paths themselves for locations on disk. Also the ownership of artefacts by kind
+// and place, and the parameters and directories of a declaration. Pure.
 import { dirname, join } from 'node:path';
 import { artefactContent, certificateKey, keysOf } from './content.ts';
 import { fileKinds, objectKinds } from './location-kinds.ts';
 import type { Artefact, DiskLocation, Location, ResolvedArtefact, Signer } from './model.ts';
 
-/** Whether an artefact is a file of this host: then it can be healed with no API server, and has one owner only. */
+/** Whether an artefact is a file of this host: repaired without an API server, and with one owner only. */
 export function isFile(location: Location): location is DiskLocation {
   return location.kind in fileKinds;
 }
 
 type OfKind = Pick<Artefact, 'kind'>;
 
-/** Nobody makes it here, not even when a cluster is installed. */
+/** Whether it is never made here, not even when a cluster is installed. */
 export const isOfOthers = ({ kind }: OfKind): boolean => kind === 'external' || kind === 'opaque';
 
-/** Recovery looks at it and never writes it: a key pair is made once, and a new one would make every token worthless. */
+/** Whether recovery only reads it: a key pair is made once, and a new one would make every token worthless. */
 export const isOnlyRead = (artefact: OfKind): boolean => artefact.kind === 'keyPair' || isOfOthers(artefact);
 
-/** A new one is made here when it is lost: in the API unless the inventory says otherwise, on disk where it says so. */
+/** Whether a lost signer is remade here: in the API unless the inventory excludes it, on disk where it allows it. */
 export const isMadeHere = ({ owned, location }: Signer): boolean =>
   owned === undefined ? !isFile(location) : owned !== false;
 
-/** Whether a kubelet runs on this host, which starts static pods again: what needs a restart gets it. */
+/** Whether a kubelet runs on this host, which restarts static pods: components that need a restart get it. */
 export const hasKubelet = (artefacts: readonly Pick<Artefact, 'readers'>[]): boolean =>
   artefacts.some(({ readers }) =>
     readers.some(({ component, needs }) => component === 'kubelet' && needs === 'restart'),
   );
 
 interface PlacedFile {
-  /** Where the inventory says it. */
+  /** Path of the field in the inventory. */
   readonly path: readonly string[];
   readonly field: string;
   readonly file: string;
-  /** The entry that is this file; null where its readers take it as a whole. */
+  /** The entry in this file; null where its readers take it as a whole. */
   readonly entry: string | null;
 }
 
@@ -50,16 +50,16 @@ export function filesOf(place: DiskLocation): readonly PlacedFile[] {
   });
 }
 
-/** In which files of this host lie. */
+/** Directories of this host that hold these files. */
 export const fileDirectories = (places: readonly Location[]): readonly string[] => [
   ...new Set(places.filter(isFile).flatMap((place) => filesOf(place).map(({ file }) => dirname(file)))),
 ];
 
-/** Whether this entry is a file of its own there, which may be there or not without the others. */
+/** Whether this entry is a separate file there, which may exist or not without the rest. */
 export const isFileOfItsOwn = (place: Location, entry: string): boolean =>
   isFile(place) && filesOf(place).some((file) => file.entry === entry);
 
-/** The path by which it is told from others. */
+/** The path that identifies it. */
 export const pathOf = (place: DiskLocation): string => filesOf(place)[0]?.file ?? '';
 
 /** The directory parameter that a path begins with. */
@@ -67,7 +67,7 @@ export function directoryOf(file: string): string | undefined {
   return /^\{([^}]*)\}/.exec(file)?.[1];
 }
 
-/** The same place with every path changed. */
+/** Returns the same place with every path changed. */
 export function withFiles(place: Location, change: (file: string) => string): Location {
   if (!isFile(place)) return place;
   const values: Readonly<Partial<Record<string, Paths>>> = { ...place };
@@ -125,18 +125,18 @@ type Placed = Pick<Artefact, 'location' | 'published'>;
 
 interface PublishedPlace {
   readonly directory: string;
-  /** Of its files. */
+  /** Mode of its files. */
   readonly mode: 0o600 | 0o644;
 }
 
-/** Where the syncer writes an artefact; undefined for what it does not write. */
+/** Returns where the syncer writes an artefact; undefined for an artefact that it does not write. */
 export function publishedPlace({ location, published }: Placed, destinationDir: string): PublishedPlace | undefined {
   if (published === undefined || isFile(location)) return undefined;
   const { directory, mode } = objectKinds[location.kind];
   return { directory: join(destinationDir, directory, location.name), mode };
 }
 
-/** The file that a component reads for one entry of an artefact; undefined when it is on no disk. */
+/** Returns the file that a component reads for one entry of an artefact; undefined when it is on no disk. */
 export function fileOf(artefact: Placed, key: string, destinationDir = ''): string | undefined {
   const { location } = artefact;
   if (isFile(location)) return filesOf(location).find(({ entry }) => entry === key)?.file;
@@ -144,7 +144,7 @@ export function fileOf(artefact: Placed, key: string, destinationDir = ''): stri
   return place && join(place.directory, key);
 }
 
-/** A certificate and the key that must belong to it, or files that stand for themselves. Absolute paths. */
+/** A certificate and the key that must belong to it, or independent files. Absolute paths. */
 export type ArtefactFiles =
   | { readonly kind: 'pair'; readonly certFile: string; readonly keyFile: string }
   | { readonly kind: 'single'; readonly files: readonly string[] };
@@ -156,7 +156,7 @@ interface FilesOf {
   readonly destinationDir: string;
 }
 
-/** Undefined where there are none: an object that is not published, or one whose content is not understood here. */
+/** Returns the files; undefined where there are none: an object that is not published, or opaque content. */
 export function filesOfReaders({ artefact, artefacts, destinationDir }: FilesOf): ArtefactFiles | undefined {
   const { location } = artefact;
   const keys = isFile(location)

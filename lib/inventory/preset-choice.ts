@@ -1,5 +1,5 @@
-// A preset that is a choice between others by what is on this machine: data, as the others are. What is there is asked of the
-// caller.
+// A preset that chooses between other presets by the files on this machine: data, like the rest. The caller checks the
+// files.
 import * as z from 'zod';
 import { RecoveryError } from '../errors.ts';
 import { apiVersion } from '../well-known.ts';
@@ -29,7 +29,7 @@ export interface Chosen {
   readonly directories: Readonly<Record<string, string>>;
 }
 
-/** The first whose file is there, else the last; undefined where the text is an inventory. Throws InventoryInvalid. */
+/** Returns the first preset whose file exists, else the last; undefined for an inventory. Throws InventoryInvalid. */
 export function chosenIn(text: string, isThere: (path: string) => boolean): Chosen | undefined {
   const { value } = readYaml(text);
   if ((value as { readonly kind?: unknown } | null)?.kind !== 'PresetChoice') return undefined;
@@ -42,7 +42,7 @@ export function chosenIn(text: string, isThere: (path: string) => boolean): Chos
   return presets.find(({ where }) => where !== undefined && isThere(where)) ?? presets.at(-1);
 }
 
-/** The inventory of a choice: by its name, and with its directories. What the configuration gives beats these. */
+/** Returns the chosen inventory, with the name and directories of the choice. The configuration beats these. */
 export function chosenInventory(inventory: Inventory, name: string, { directories }: Chosen): Inventory {
   const declared = Object.entries(inventory.directories ?? {}).map(([key, one]) => {
     const chosen = directories[key];

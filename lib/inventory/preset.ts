@@ -1,6 +1,6 @@
-// Presets: inventories that come with the program, one YAML file each. A distribution is a file; where
-// its names must be found on a machine or in its API, a finder besides (finders.ts).
-// They lie in `presets` beside this file, and beside the bundled program (dist/app/presets).
+// Presets: inventories that come with the program, one YAML file each. A distribution is a file; where its names must
+// be found on a machine or in its API, a finder as well (finders.ts). They lie in `presets` next to this file, and next
+// to the bundled program (dist/app/presets).
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { errorText, RecoveryError } from '../errors.ts';
 import { suggestion } from '../problems.ts';
@@ -12,11 +12,11 @@ import { type Chosen, chosenIn, chosenInventory } from './preset-choice.ts';
 const directory = new URL('./presets/', import.meta.url);
 const extension = '.yaml';
 
-/** Where presets come from; another one in tests of the configuration. */
+/** Source of presets; replaced in tests of the configuration. */
 export interface PresetSource {
   readonly names: () => readonly string[];
   readonly text: (name: string) => string;
-  /** Which one stands for a preset that is a choice; undefined for an inventory. */
+  /** Returns the chosen preset of a choice; undefined for an inventory. */
   readonly choice: (name: string) => Chosen | undefined;
 }
 
@@ -30,7 +30,7 @@ export function presetNames(): readonly string[] {
   }
 }
 
-/** The YAML of a preset. Throws InventoryInvalid for an unknown name. */
+/** Returns the YAML of a preset. Throws InventoryInvalid for an unknown name. */
 export function presetText(name: string): string {
   const names = presetNames();
   if (!names.includes(name)) {

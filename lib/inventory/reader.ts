@@ -1,5 +1,5 @@
-// Who reads an artefact, as it is written in YAML: how it is told of the files, what it needs to pick up a change, where it
-// serves, and how its use is proven.
+// A reader of an artefact in its YAML form: how it learns the files, its action to pick up a change, where it serves,
+// and how its use is proven.
 import * as z from 'zod';
 import { hostnameText, namespaceName, objectName, someText } from './values.ts';
 
@@ -18,15 +18,15 @@ const proof = z.discriminatedUnion('kind', [
 type ProofKind = z.output<typeof proof>['kind'];
 
 interface ProofFacts {
-  /** Its absence is no fault: it depends on what others do. */
+  /** Its absence is no fault: it depends on other components. */
   readonly waitsForOthers: boolean;
-  /** Of what it can be a proof, where that is not everything. */
+  /** Kind of artefact that it can prove, where that is not every kind. */
   readonly of?: 'signer' | 'server';
   /** Objects of the whole cluster that it lists. */
   readonly lists?: { readonly apiGroup: string; readonly resource: string };
 }
 
-/** All that is to be known of a kind of proof; lib/proof/prove.ts has how each is asked for. */
+/** Facts about each kind of proof; lib/proof/prove.ts has how each is fetched. */
 export const proofKinds: Readonly<Record<ProofKind, ProofFacts>> = {
   served: { waitsForOthers: false, of: 'server' },
   lease: { waitsForOthers: false },
@@ -65,10 +65,10 @@ export const reader = z.strictObject({
   proof: proof.default({ kind: 'none' }),
 });
 
-/** Without dashes. */
+/** Flag of a component, without dashes. */
 export const flagOfComponent = z.strictObject({ component: objectName, flag: objectName });
 
-/** In the value of a flag. */
+/** Placeholder in the value of a flag. */
 export const kubeconfigPlaceholder = 'kubeconfig';
 
 export const flags = z.record(

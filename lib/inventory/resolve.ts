@@ -1,5 +1,5 @@
-// Inventory + environment -> Resolved: directories filled in, host names known, artefacts in a safe order. Pure: what
-// the environment is was read elsewhere. All that is missing or wrong is told in one error.
+// Inventory + environment -> Resolved: directories filled in, host names known, artefacts in a safe order. Pure: the
+// environment was read elsewhere. All missing and wrong values are reported in one error.
 import { nearest, problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { finderOf } from './finders.ts';
@@ -26,30 +26,30 @@ import { namedHere } from './named-entries.ts';
 import { filesOf, isFile, parametersIn, parametersOf, withFiles, withParameters } from './places.ts';
 import { checkedHostname } from './values.ts';
 
-/** What the inventory cannot know by itself. */
+/** Facts that the inventory cannot have. */
 export interface Environment {
   readonly parameters?: Parameters;
   /** Absolute paths by the name of the directory parameter. */
   readonly directories?: Readonly<Record<string, string>>;
-  /** Absolute paths by the name of the file, as flags of a component name them; null: it runs without that file. */
+  /** Absolute paths by the name of the file, named by flags of a component; null: it runs without that file. */
   readonly files?: Readonly<Record<string, string | null>>;
-  /** Files that flags of this machine's components name: one that no entry covers becomes an entry. */
+  /** Files that flags of this machine's components name: a file without an entry becomes an entry. */
   readonly named?: readonly FileOfFlag[];
   /** Settings of this machine's components that could not be followed. */
   readonly unread?: readonly UnreadSettings[];
-  /** As discovered on this machine. */
+  /** Endpoints discovered on this machine. */
   readonly endpoints?: Endpoints;
-  /** Features that this machine lacks; artefacts that need one of them do not exist here. */
+  /** Features that this machine lacks; artefacts that need such a feature do not exist here. */
   readonly lacks?: readonly Feature[];
-  /** By component, the files that it reads, where its manifest names others than kubeadm's: then it reads no others. */
+  /** Files that a component reads, by component, where its manifest names files other than kubeadm's: only these. */
   readonly reads?: Readonly<Record<string, readonly string[]>>;
-  /** Why a parameter has no value, as the end of a sentence: what must be made with it has to wait. */
+  /** Why a parameter has no value, as the last part of a sentence: artefacts that need it have to wait. */
   readonly unknown?: Readonly<Record<string, string>>;
   /** Addresses that flags and kubeconfigs of this machine demand, by the entry that must hold them. */
   readonly demanded?: Readonly<Record<string, readonly string[]>>;
   /** Components that elect no leader here, so that no Lease shows whether they work. */
   readonly withoutLease?: readonly string[];
-  /** For a process that makes no certificate: a parameter without value counts as empty, a directory stays open. */
+  /** Marks a process that makes no certificate: a parameter without value counts as empty, a directory stays open. */
   readonly mayLack?: boolean;
 }
 
@@ -94,7 +94,7 @@ function wrongHostnames(parameters: Parameters): Problem[] {
   );
 }
 
-/** Of a parameter; undefined: neither given nor with a default. */
+/** Values of a parameter; undefined: neither given nor with a default. */
 type ValuesOf = (parameter: string) => readonly string[] | undefined;
 
 const valuesIn =
@@ -102,10 +102,10 @@ const valuesIn =
   (name) =>
     given[name] ?? parameters[name]?.default;
 
-/** A target that has only parameters for names, all of them empty: a serving certificate that serves nobody. */
+/** Finds targets whose names are only parameters, all of them empty: a serving certificate without any name. */
 function namelessTargets({ artefacts }: Inventory, valuesOf: ValuesOf): Problem[] {
   return artefacts.flatMap((artefact): Problem[] => {
-    // One that is copied from what is there has its names from there.
+    // A target copied from its present certificate has its names from there.
     if (artefact.kind !== 'target' || artefact.usage === 'client' || artefact.template === 'present') return [];
     const asked = artefact.hostnames.flatMap((source) => (typeof source === 'string' ? [] : [source.parameter]));
     if (asked.length < artefact.hostnames.length) return [];
@@ -116,7 +116,7 @@ function namelessTargets({ artefacts }: Inventory, valuesOf: ValuesOf): Problem[
   });
 }
 
-/** The user name that a client certificate is to hold can only be told where its parameter has one value. */
+/** Finds parameters in user names of client certificates that do not have exactly one value. */
 function ambiguousNames({ artefacts }: Inventory, valuesOf: ValuesOf): Problem[] {
   return artefacts.flatMap((artefact): Problem[] => {
     if (artefact.kind !== 'target') return [];
@@ -130,13 +130,13 @@ function ambiguousNames({ artefacts }: Inventory, valuesOf: ValuesOf): Problem[]
   });
 }
 
-/** Parameters whose values are read in the API at each look. */
+/** Returns parameters whose values are read in the API in each pass. */
 function askedIn(inventory: Inventory, given: Parameters): readonly string[] {
   const { asks = [] } = finderOf(inventory) ?? {};
   return asks.filter((name) => Object.hasOwn(inventory.parameters, name) && !Object.hasOwn(given, name));
 }
 
-/** Undefined where a parameter in it has no value: then only a template knows the name. */
+/** Returns none where a parameter in it has no value: then only a template knows the name. */
 function commonNameOf({ commonName }: Target, valuesOf: ValuesOf): Pick<Target, 'commonName'> {
   if (commonName === undefined) return {};
   const single = (name: string): string | undefined => valuesOf(name)?.[0];
@@ -147,7 +147,7 @@ function commonNameOf({ commonName }: Target, valuesOf: ValuesOf): Pick<Target, 
 
 function flat(sources: readonly HostnameSource[], valuesOf: ValuesOf): readonly string[] {
   const names = sources.flatMap((source) => (typeof source === 'string' ? source : (valuesOf(source.parameter) ?? [])));
-  // By code unit, not by locale: the order is compared across machines.
+  // Sorted by code unit, not by locale: the order is compared across machines.
   return [...new Set(names.map((name) => checkedHostname(name) ?? name))].toSorted();
 }
 
@@ -166,7 +166,7 @@ function sharedPlaces(inventory: Inventory, given: Readonly<Record<string, strin
   }));
 }
 
-/** All that keeps the environment from filling in the inventory. Empty: resolve() succeeds. */
+/** Returns all problems that keep the environment from filling in the inventory. Empty: resolve() succeeds. */
 export function checkEnvironment(inventory: Inventory, environment: Environment): Problem[] {
   const { parameters = {}, directories = {}, mayLack = false } = environment;
   const valuesOf = valuesIn(inventory, parameters);
@@ -193,7 +193,7 @@ function readersHere(
   return provable.filter(({ component }) => reads[component]?.some((file) => files.includes(file)) !== false);
 }
 
-/** Other machines that have the same CA are named: nobody makes one of his own. */
+/** Returns a signer's ownership here: other machines with the same CA exclude it, so that none makes its own. */
 function ownedHere({ owned }: Signer, valuesOf: ValuesOf): Pick<Signer, 'owned'> {
   if (typeof owned !== 'object') return {};
   return { owned: valuesOf(owned.unlessSet)?.length === 0 ? owned : false };
@@ -274,8 +274,8 @@ export function componentsIn({ artefacts }: Pick<Inventory | Resolved, 'artefact
 }
 
 /**
- * The same artefacts as these components see them: published is only what one of them reads, and they are the only
- * readers. What others read stays in the inventory, because an artefact refers to others by name.
+ * Returns the same artefacts from the view of these components: only artefacts that they read are published, and they
+ * are the only readers. All other artefacts stay in the inventory, because artefacts refer to each other by name.
  */
 export function readBy(resolved: Resolved, components: readonly string[]): Resolved {
   return {

@@ -1,6 +1,6 @@
-// The inventory as it is written in YAML: presets, and the `inventory` of a configuration file; the types of model.ts are
-// inferred from it. Strict: an unknown key is a problem. An `error` text names the wanted state. What one value says about
-// another is checked in check-values.ts and check-references.ts.
+// The inventory in its YAML form: presets, and the `inventory` of a configuration file; the types of model.ts are
+// inferred from it. Strict: an unknown key is a problem. An `error` text names the wanted state. Relations between
+// values are checked in check-values.ts and check-references.ts.
 import * as z from 'zod';
 import {
   duration,
@@ -18,7 +18,7 @@ import { directories, files } from './declared-files.ts';
 import { flagOfComponent, flags, reader } from './reader.ts';
 import { apiVersion, hostServices } from '../well-known.ts';
 
-// A pair or a CA below pki/ without its ending, or a kubeconfig.
+// A pair or a CA below pki/ without its extension, or a kubeconfig.
 const kubeadmFile = objectName.describe('Of kubeadm, without .crt, .key and .pub; with .conf a kubeconfig');
 
 const base = {
@@ -50,7 +50,7 @@ const base = {
   description: someText.exactOptional().describe("One sentence of what it is for, in OpenShift's TLS registry"),
 };
 const life = {
-  // What recovery itself stands on must never come to its end, because nothing could be recovered then.
+  // Certificates that recovery itself depends on must never expire, because nothing could be recovered then.
   renewAhead: z
     .boolean()
     .exactOptional()
@@ -75,7 +75,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
       commonName: someText
         .exactOptional()
         .describe('Of its certificates, before "_@" and the time. Default: by namespace and name of its object'),
-      // On disk each of several machines would make its own; one that is to get the CA of another has no such parameter.
+      // On disk each of several machines would make its own; without a value for the parameter none is made.
       owned: z
         .union([z.boolean(), z.strictObject({ unlessSet: parameterName })], {
           error: 'true, false, or {unlessSet: PARAMETER}',
@@ -99,7 +99,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
       kind: z.literal('copy'),
       ...base,
       of: objectName,
-      // A new one must be trusted everywhere before it is used (cluster-kube-controller-manager-operator
+      // A new certificate must be trusted everywhere before it is used (cluster-kube-controller-manager-operator
       // pkg/operator/targetconfigcontroller/targetconfigcontroller.go, ManageCSRSigner: five minutes).
       promoteAfter: duration
         .exactOptional()
@@ -116,7 +116,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .exactOptional()
         .describe('The signer that signs it; without it the certificate is self-signed'),
       usage: z.enum(['client', 'serving', 'peer']).describe('peer: server and client at once'),
-      // `present`: as with `kubeadm certs renew` the file holds the leaf and what other PEM blocks were there, no issuer.
+      // `present`: like `kubeadm certs renew` the file keeps the leaf and its other PEM blocks, without the issuer.
       template: z
         .enum(['declared', 'present'])
         .exactOptional()
@@ -128,7 +128,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .enum(['required', 'optional'])
         .exactOptional()
         .describe('optional: where it is absent nothing is missing and nothing is made. Default: required'),
-      // It has it signed by whom the cluster wants; under every policy a former CA of ours is a reason to renew it, too.
+      // The cluster's signer signs it; under every policy a former CA of ours is a reason to renew it, too.
       rotatedBy: z
         .enum(['kubelet'])
         .exactOptional()
@@ -137,7 +137,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
       regainedBy: someText
         .exactOptional()
         .describe('Of an optional one that every machine begins with: the command that makes a new one'),
-      // --etcd-cafile is the CA of etcd as a server. Which CA etcd wants of its clients only its own machine knows.
+      // --etcd-cafile is the CA of etcd as a server. Only etcd's own machine knows which CA it requires of its clients.
       mayBeOfOthers: z
         .boolean()
         .exactOptional()
@@ -162,7 +162,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         .array(someText)
         .exactOptional()
         .describe('Groups in place of these on a machine that lacks clusterAdmins'),
-      // So a renewal gives nobody other rights than that has; what is declared here serves where there is none.
+      // So a renewal grants no other rights than the present certificate; without one the declared subject serves.
       keepsSubject: z
         .boolean()
         .exactOptional()
@@ -175,7 +175,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
         )
         .default([])
         .describe('Names of a serving or peer certificate'),
-      // A renewal keeps the names that people gave it. Without one of these the machine's own components refuse it.
+      // A renewal keeps the names that people gave it. Without these addresses the machine's own components refuse it.
       demandedBy: z
         .array(
           z.union([flagOfComponent, z.strictObject({ endpoint: z.enum(['controlPlane', 'local']) })], {

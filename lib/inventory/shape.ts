@@ -1,5 +1,5 @@
-// Checks a value of unknown shape against a zod schema and tells all differences as problems in our own words.
-// In the schemas of this project an `error` text is the wanted state ("an absolute path"); what was got is added here.
+// Checks a value of unknown shape against a zod schema and reports all differences as problems in our own words. In the
+// schemas of this project an `error` text is the wanted state ("an absolute path"); the value is added here.
 import * as z from 'zod';
 import { nearest, pathText, suggestion, valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
@@ -7,7 +7,7 @@ import type { Problem } from '../problems.ts';
 type CheckedShape<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
 
 export interface DocumentPlace {
-  /** Where the checked value lies in its file. */
+  /** Path of the checked value in its file. */
   readonly path: readonly PropertyKey[];
   readonly lineOf: (path: readonly PropertyKey[]) => number | undefined;
   readonly source?: string | undefined;
@@ -48,7 +48,7 @@ function sizeText(issue: { origin: string; minimum?: unknown; maximum?: unknown 
   return `${word} ${String(size)}`;
 }
 
-/** Of an unknown key the message is a list of the known ones: only here the schema is told that does not know it. */
+/** Returns the wanted state; for an unknown key the known ones: only here the schema without it is known. */
 function wanted(issue: z.core.$ZodRawIssue): string {
   if (issue.code === 'unrecognized_keys') {
     return issue.inst instanceof z.ZodObject ? Object.keys(issue.inst.shape).join(' ') : '';
@@ -60,7 +60,7 @@ function wanted(issue: z.core.$ZodRawIssue): string {
   return issue.code === 'too_small' || issue.code === 'too_big' ? sizeText(issue) : 'valid';
 }
 
-/** "did you mean", but no list: the sentence before it has the list already. */
+/** Returns "did you mean", but no list: the sentence before it has the list already. */
 function nearText(got: unknown, known: readonly string[]): string {
   const near = typeof got === 'string' ? nearest(got, known) : undefined;
   return near === undefined ? '' : ` (did you mean "${near}"?)`;
@@ -84,7 +84,7 @@ function sentence(issue: z.core.$ZodIssue): Pick<Problem, 'kind' | 'message'> {
   return mustBe(`one of ${options.join(', ')}`, got, options.map(String));
 }
 
-/** Checks `value`; every problem carries the path and the line of what it speaks of. */
+/** Checks `value`; every problem carries its path and its line. */
 export function checkShape<T>(schema: z.ZodType<T>, value: unknown, place: DocumentPlace = nowhere): CheckedShape<T> {
   const result = schema.safeParse(value, { error: wanted, reportInput: true });
   if (result.success) return { value: result.data };

@@ -1,5 +1,5 @@
-// Files that flags name for more than one purpose: the key of two certificates, two files for one key, certificate and key
-// in one file. Pure.
+// Files that flags name for more than one purpose: the key of two certificates, two files for one key, certificate and
+// key in one file. Pure.
 import type { Artefact } from './model.ts';
 
 interface NamedPair {
@@ -8,8 +8,8 @@ interface NamedPair {
 }
 
 /**
- * A target as its readers share its files. A new key would leave another certificate with the former one, or the former key
- * with the new certificate: then a renewal keeps the key.
+ * Returns a target with the sharing of its files. A new key would leave another certificate with the former one, or the
+ * former key with the new certificate: then a renewal keeps the key.
  */
 export function withSharedFiles(artefact: Artefact, named: readonly NamedPair[]): Artefact {
   if (artefact.kind !== 'target' || artefact.location.kind !== 'pemPair') return artefact;

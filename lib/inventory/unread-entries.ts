@@ -1,18 +1,18 @@
-// Entries for settings of components that could not be followed to the files they name: each is for a person to act, until its
-// settings can be read. Pure.
+// Entries for settings of components that could not be followed to the files they name: each needs a person to act,
+// until its settings can be read. Pure.
 import type { ComponentName } from '../components.ts';
 import type { Artefact } from './model.ts';
 
-/** `file`: the manifest, the unit or the configuration that has them; `message`: all that is wrong in it, and what to do. */
+/** `file`: the manifest, the unit or the configuration that has them; `message`: all its problems, and the remedy. */
 export interface UnreadSettings {
   readonly component: ComponentName;
-  /** Whether the whole manifest is broken, or only what it says of a file. */
+  /** Whether the whole manifest is broken, or only its setting of a file. */
   readonly scope: 'manifest' | 'settings';
   readonly file: string;
   readonly message: string;
 }
 
-/** The entries, and one for each component whose settings could not be read. */
+/** Returns the entries, and one for each component whose settings could not be read. */
 export function withUnreadEntries(
   artefacts: readonly Artefact[],
   unread: readonly UnreadSettings[],

@@ -1,4 +1,4 @@
-// Single values of inventories and configuration files as they are written in YAML: names, paths, durations, host names. An
+// Single values of inventories and configuration files in their YAML form: names, paths, durations, host names. An
 // `error` text names the wanted state.
 import { isIP } from 'node:net';
 import * as z from 'zod';
@@ -12,13 +12,13 @@ function isDnsName(name: string): boolean {
   if (name.length > 253) return false;
   const labels = name.split('.');
   const rest = labels[0] === '*' && labels.length > 1 ? labels.slice(1) : labels;
-  // An all-numeric last label is what a mistyped IPv4 address looks like (RFC 1123, section 2.1).
+  // An all-numeric last label is a mistyped IPv4 address (RFC 1123, section 2.1).
   return rest.every((label) => dnsLabel.test(label)) && !/^\d+$/.test(rest.at(-1) ?? '');
 }
 
 /**
- * The one spelling of a host name, without the final dot of a DNS name, so that two spellings count once and compare
- * equal to what a certificate holds; undefined when `text` is neither a DNS name nor an IP address.
+ * Returns the one spelling of a host name, without the final dot of a DNS name, so that two spellings count once and
+ * compare equal to the name in a certificate; undefined when `text` is neither a DNS name nor an IP address.
  */
 export function checkedHostname(text: string): string | undefined {
   if (isIP(text) !== 0) return text.includes('%') ? undefined : canonicalHostname(text);
@@ -33,14 +33,14 @@ const fileWanted =
 const filePattern = /^(?:\{[A-Za-z][A-Za-z0-9]*\}$|(?:\{[A-Za-z][A-Za-z0-9]*\})?(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$)/;
 const directoryPattern = /^(?:\/(?!\.{1,2}(?:\/|$))[^/\0{}]+)+$/;
 
-/** What has not the form is told once: no further check of it runs. */
+/** Reports a wrong form once: no further check of the value runs. */
 const text = (pattern: RegExp, error: string) => z.string({ error }).regex(pattern, { error, abort: true });
 
 export const objectName = text(dnsSubdomain, objectNameWanted);
 export const namespaceName = text(dnsLabel, 'a namespace (lower case letters, digits and "-", at most 63 characters)');
 /**
- * A line break makes two lines of a unit of systemd and of a message. Bytes that are not UTF-8 are replaced where a file or a command
- * line is read (U+FFFD), and the path then names another file.
+ * A line break would split a line of a unit of systemd and of a message. Bytes that are not UTF-8 are replaced where a
+ * file or a command line is read (U+FFFD), and the path then names another file.
  */
 const isPrintable = (path: string): boolean => !/[\p{Cc}\u2028\u2029\uFFFD]/u.test(path);
 const printable = { error: 'a path in UTF-8 without line breaks and other control characters' };

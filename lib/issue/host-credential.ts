@@ -1,6 +1,6 @@
-// The identity by which a control-plane host asks the API for what `init host` grants its group by name (hostRules in
-// lib/install/rules.ts), and for nothing else. The key of the cluster's CA is on this machine, so it needs no credential that
-// lasts: a client certificate for some minutes takes the place of the administrator's.
+// The identity with which a control-plane host uses the API rights that `init host` grants its group by name (hostRules
+// in lib/install/rules.ts), and no other rights. The key of the cluster's CA is on this machine, so it needs no lasting
+// credential: a client certificate for some minutes replaces the administrator's.
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, Signer } from '../inventory/model.ts';
 import { type Credentials, readKubeconfig } from '../kubeconfig/credentials.ts';
@@ -13,11 +13,11 @@ import { readAuthority } from './ingredients.ts';
 
 interface WantedHostCredential {
   readonly resolved: Pick<Resolved, 'artefacts'>;
-  /** Of the files of this host. */
+  /** Store of this host's files. */
   readonly store: Pick<Store, 'read'>;
-  /** Of a component of this host: server and CA are taken from it, and its signer signs. Absolute path. */
+  /** Kubeconfig of a component of this host: server and CA are taken from it, and its signer signs. Absolute path. */
   readonly kubeconfig: string;
-  /** Of this machine in the cluster. */
+  /** Node name of this machine. */
   readonly nodeName: string;
   readonly now: Date;
   readonly signal: AbortSignal;
@@ -25,7 +25,7 @@ interface WantedHostCredential {
 
 const lifeMs = 10 * 60_000;
 
-/** Never written anywhere. Throws ConfigInvalid, SignFailed, MaterialInvalid, and what the store throws. */
+/** Never written anywhere. Throws ConfigInvalid, SignFailed, MaterialInvalid, and the errors of the store. */
 export async function issueHostCredentials(wanted: WantedHostCredential): Promise<Credentials> {
   const { resolved, store, kubeconfig, nodeName, now, signal } = wanted;
   const signer = signerOf(kubeconfig, resolved);
@@ -52,7 +52,7 @@ export async function issueHostCredentials(wanted: WantedHostCredential): Promis
   return { server, serverName, ca, token: undefined, clientCertificate, files: [] };
 }
 
-/** The CA of that kubeconfig, where it is one of this inventory. */
+/** Returns the CA of that kubeconfig, where it is in this inventory. */
 export function signerOf(kubeconfig: string, { artefacts }: Pick<Resolved, 'artefacts'>): Signer | undefined {
   const target = artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
   if (target?.kind !== 'target') return undefined;

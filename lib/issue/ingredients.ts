@@ -1,4 +1,4 @@
-// What an artefact is made from, found by name: signers, bundles, originals, as they are or as they have just been made.
+// The inputs of an artefact, found by name: signers, bundles, originals, unchanged or just made.
 import type { KeyObject } from 'node:crypto';
 import { RecoveryError } from '../errors.ts';
 import type { CaBundle, ComposedBundle, IssuedPair, Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
@@ -12,10 +12,10 @@ import type { Origin } from '../plan/decision.ts';
 import { type Entries, requireEntry, type Found, locationText, type Material } from '../store/store.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-/** What is there, or a backup of it. */
+/** Present material, or a backup of it. */
 export type Held = Material & Pick<Found, 'problem'>;
 
-/** What is written in the place of the old. */
+/** Material that replaces the old. */
 export interface Issued extends Material {
   /** The certificates of the entries, in their order; for a pair the new one first. */
   readonly certificates: readonly Certificate[];
@@ -23,19 +23,19 @@ export interface Issued extends Material {
 
 export interface Ingredients {
   readonly resolved: Resolved;
-  /** What is there, by artefact; what has been made since then in its new form. */
+  /** Present material by artefact; the new material of artefacts made since then. */
   readonly material: ReadonlyMap<string, Held>;
-  /** The newest backup that can still be understood, by artefact. */
+  /** The newest backup that can still be parsed, by artefact. */
   readonly backups?: ReadonlyMap<string, Held>;
-  /** By signer: the certificate that its copies have, or its successor in a file here. */
+  /** Certificate from the copies of a signer, or its successor in a file here, by signer. */
   readonly signerCopies?: ReadonlyMap<string, Certificate> | undefined;
-  /** As the plan has decided; absent: it is signed. */
+  /** Origin in the plan; absent: it is signed. */
   readonly origin?: Origin | undefined;
   /** The artefact that has a signer with its key (`sibling`). */
   readonly holder?: string | undefined;
-  /** A key for one use. Asked for signers and targets only; `like` is that of what it follows, else of its issuer. */
+  /** A key for one use. Signers and targets only; `like`: algorithm of the predecessor's key, else the issuer's. */
   readonly takeKey: (artefact: IssuedPair, like?: KeyAlgorithm) => Promise<PrivateKey>;
-  /** What held nothing usable before: certificates that were only there may live on in what is made of it. */
+  /** Whether it held nothing usable before: certificates that were only there may survive in compositions. */
   readonly lost?: (artefact: string) => boolean;
   readonly now: Date;
 }
@@ -54,14 +54,14 @@ export function materialOf(name: string, from: Ingredients): Material {
   throw new RecoveryError('SignFailed', `Cannot use ${locationText(location)} ("${name}"): it is not there`);
 }
 
-/** A signer that can sign: its own certificate, whatever else lies with it, and its key. */
+/** A signer that can sign: its own certificate, whatever else its file holds, and its key. */
 export interface Authority {
   readonly certificate: Certificate;
   readonly chain: readonly Certificate[];
   readonly key: KeyObject;
 }
 
-/** Of each material of a signer: one CA signs many leaves, and to read a key with all checks costs milliseconds. */
+/** Cache per material of a signer: one CA signs many leaves, and to read a key with all checks costs milliseconds. */
 const authorities = new WeakMap<Material, Authority>();
 
 export function authorityOf(name: string, from: Ingredients): Authority {
@@ -71,7 +71,7 @@ export function authorityOf(name: string, from: Ingredients): Authority {
   return authority;
 }
 
-/** The signer that a Secret or a pair of files holds. Throws MaterialInvalid. */
+/** Reads the signer that a Secret or a pair of files holds. Throws MaterialInvalid. */
 export function readAuthority(location: Location, entries: Entries): Authority {
   const what = locationText(location);
   const [certificate, ...chain] = readPairCertificates(location, entries);
@@ -82,7 +82,7 @@ export function readAuthority(location: Location, entries: Entries): Authority {
   return { certificate, chain, key };
 }
 
-/** The certificate of a signer, whose key may be elsewhere; one that is there must belong to it. Throws MaterialInvalid. */
+/** Returns a signer's certificate; the key may be elsewhere, a present one must match. Throws MaterialInvalid. */
 function readSigner(location: Location, entries: Entries): Certificate | undefined {
   const key = entries[privateKeyKey];
   return key === undefined || isEncryptedKey(key)
@@ -96,21 +96,21 @@ function readPairCertificates(location: Location, entries: Entries): Certificate
   const read = parseCertificates(pem, `${what} ${certificateKey}`, 'skipped');
   const all = ownFirst(read, entries[privateKeyKey]);
   const [first] = all;
-  // Another one that is damaged is used for nothing: it comes into no chain and no bundle.
+  // Another damaged certificate is never used: it enters no chain and no bundle.
   if (first === undefined || !isDamaged(first, all)) return all.filter((certificate) => !isDamaged(certificate, all));
   const message = `Cannot use ${what}: the certificate "${first.facts.subject}" is damaged (its own signature is wrong)`;
   throw new RecoveryError('MaterialInvalid', message);
 }
 
-/** The CA certificates that a bundle holds. Throws MaterialInvalid. */
+/** Reads the CA certificates that a bundle holds. Throws MaterialInvalid. */
 export function readBundle(location: Location, entries: Entries): Certificate[] {
   const what = locationText(location);
   return parseCertificates(requireEntry(entries, caBundleKey, location), `${what} ${caBundleKey}`);
 }
 
 /**
- * The certificate of each signer that can be used now; one that cannot is not put in front of anybody. A signer may
- * keep its key elsewhere: it is trusted all the same.
+ * Returns the certificate of each signer that can be used now; no reader is given an unusable one. A signer may keep
+ * its key elsewhere: it is trusted all the same.
  */
 export function liveSigners({ signers }: CaBundle, from: Ingredients): Certificate[] {
   return signers.flatMap((name) => {
@@ -122,7 +122,7 @@ export function liveSigners({ signers }: CaBundle, from: Ingredients): Certifica
   });
 }
 
-/** What a bundle holds now; of a damaged one what is whole, because good trust must not go with a torn block. */
+/** Returns a bundle's certificates; of a damaged one the whole, so that good trust is not lost with a torn block. */
 export function formerOf(bundle: CaBundle | ComposedBundle, from: Ingredients): Certificate[] {
   const whole = unlessInvalid(() => bundleCertificates(bundle, from));
   const pem = from.material.get(bundle.name)?.entries[caBundleKey];
@@ -134,7 +134,7 @@ export function bundleCertificates({ name, location }: ResolvedArtefact, { mater
   return held === undefined ? [] : readBundle(location, held.entries);
 }
 
-/** What others maintain may be absent. */
+/** Whether an input was lost; an external one may be absent. */
 export function isLost(name: string, from: Ingredients): boolean {
   const isAbsentExternal = !from.material.has(name) && originalKind(artefactOf(name, from), from) === 'external';
   return from.lost?.(name) === true && !isAbsentExternal;
@@ -145,7 +145,7 @@ export const originalKind = (
   { resolved }: Ingredients,
 ): ResolvedArtefact['kind'] | undefined => originalOf(resolved.artefacts, artefact)?.kind;
 
-/** What others maintain counts for nothing while it is broken: the plan says so. */
+/** Returns the certificates of an input. A broken external one counts for nothing: the plan reports it. */
 export function inputOf(input: ResolvedArtefact, from: Ingredients): Certificate[] {
   return originalKind(input, from) === 'external'
     ? (unlessInvalid(() => bundleCertificates(input, from)) ?? [])

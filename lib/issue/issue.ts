@@ -1,5 +1,5 @@
-// The new material of one artefact: what is written in the place of the old, and that every bundle by which readers know a
-// new certificate accepts it. Nothing is read or written here: material, keys and time are given.
+// The new material of one artefact, which replaces the old, and the check that every bundle by which readers verify a
+// new certificate accepts it. Nothing is read or written here: material, keys and time are arguments.
 import { RecoveryError } from '../errors.ts';
 import { usagesOf } from '../inventory/fitness.ts';
 import type {
@@ -41,7 +41,7 @@ import { putBack } from './put-back.ts';
 import { amongOthers } from './signer-file.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-/** Throws SignFailed, MaterialInvalid. Takes a key for a signer or a target, and does nothing else that lasts. */
+/** Throws SignFailed, MaterialInvalid. Its only lasting effect is a key taken for a signer or a target. */
 export async function make(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {
   const issued = await issue(artefact, from);
   const original = artefact.kind === 'copy' ? from.material.get(artefact.of) : undefined;
@@ -99,8 +99,8 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
 }
 
 /**
- * A kubeconfig knows its server by its issuer's own certificate, alone as kubeadm writes it. Who has put another
- * CA there, or none, reaches the server through something with a certificate of its own: that stays trusted.
+ * Adds the CA by which a kubeconfig knows its server: its issuer's own certificate alone, like kubeadm. A kubeconfig
+ * with another CA, or none, reaches the server through something with a certificate of its own: that stays trusted.
  */
 function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: Ingredients): Issued {
   if (issuer === undefined) return issued;
@@ -118,15 +118,16 @@ function asSiblingHas({ name, location }: Signer, from: Ingredients): Issued {
 
 interface SignerIssue {
   readonly artefact: Signer;
-  /** The signer above it; only where the inventory names one. */
+  /** The signer above it; only where the inventory names it. */
   readonly issuer?: Authority | undefined;
   readonly key: PrivateKey;
   readonly now: Date;
 }
 
 /**
- * A CA with a new name: two CAs of one name could not be told apart by issuer. It holds itself alone, because
- * kube-controller-manager refuses a --cluster-signing-cert-file with more than one certificate. Throws SignFailed.
+ * Makes a CA with a new name: two CAs of one name could not be distinguished by issuer. Its file holds only itself,
+ * because kube-controller-manager refuses a --cluster-signing-cert-file with more than one certificate. Throws
+ * SignFailed.
  */
 export async function issueSigner({ artefact, issuer, key, now }: SignerIssue): Promise<Issued> {
   if ((artefact.issuer === undefined) !== (issuer === undefined)) {
@@ -143,8 +144,8 @@ export async function issueSigner({ artefact, issuer, key, now }: SignerIssue): 
 }
 
 /**
- * `<namespace>_<secret>@<unix seconds>`, as library-go names its signers; on disk the artefact's name. A name of its own
- * has `_` behind it, as library-go's intermediate CAs have (pkg/operator/certrotation/target.go, SignerRotation).
+ * Returns `<namespace>_<secret>@<unix seconds>`, like library-go; on disk the artefact's name. A declared name has the
+ * suffix `_`, like library-go's intermediate CAs (pkg/operator/certrotation/target.go, SignerRotation).
  */
 function signerName({ name, location, commonName }: Signer, now: Date): string {
   const place = location.kind === 'secret' ? `${location.namespace}_${location.name}` : name;
@@ -162,9 +163,9 @@ export function issueBundle(artefact: CaBundle | ComposedBundle, certificates: r
 }
 
 /**
- * The same bytes. Of a signer only its own certificate is copied: kube-controller-manager refuses more than one
- * (cluster-kube-controller-manager-operator pkg/operator/targetconfigcontroller, ManageCSRSigner). Throws MaterialInvalid
- * when the original holds nothing that can be copied.
+ * Copies the same bytes. Only the signer's own certificate is copied from its file: kube-controller-manager refuses
+ * more than one (cluster-kube-controller-manager-operator pkg/operator/targetconfigcontroller, ManageCSRSigner). Throws
+ * MaterialInvalid when the original holds nothing that can be copied.
  */
 export function issueCopy(
   artefact: Pick<Copy, 'of' | 'location'>,
@@ -187,15 +188,15 @@ export function issueCopy(
   };
 }
 
-/** By what readers know a new certificate. */
+/** CAs by which readers verify a new certificate. */
 interface Trust {
   readonly name: string;
   readonly roots: readonly Certificate[];
 }
 
 /**
- * The bundles above an artefact, as these are now. A signer without a bundle is known by its own file, in which a CA
- * that follows or precedes it may stand, too.
+ * Returns the present bundles above an artefact. A signer without a bundle is known by its own file, which may also
+ * hold a CA that follows or precedes it.
  */
 function trustOf(artefact: IssuedPair, from: Ingredients): readonly Trust[] {
   const bundles = bundlesAbove(from.resolved.artefacts, artefact);
@@ -207,7 +208,7 @@ function trustOf(artefact: IssuedPair, from: Ingredients): readonly Trust[] {
   return [{ name: locationText(artefactOf(artefact.issuer, from).location), roots }];
 }
 
-/** The new certificate is accepted by everybody who is to know it. Throws SignFailed. */
+/** Checks that every reader accepts the new certificate. Throws SignFailed. */
 function requireAccepted(artefact: IssuedPair, { certificates }: Issued, from: Ingredients): void {
   const [leaf, ...intermediates] = certificates;
   if (leaf === undefined) return;

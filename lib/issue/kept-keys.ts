@@ -1,4 +1,4 @@
-// What is renewed without a new key: a CA with its own, and a kubeconfig whose CA changes and whose credentials stay.
+// Renewals without a new key: a CA with its own key, and a kubeconfig whose CA changes and whose credentials stay.
 import { RecoveryError } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { ResolvedTarget, Signer } from '../inventory/model.ts';
@@ -12,8 +12,8 @@ import { annotationsOf } from './metadata.ts';
 import { replaceInFile } from './signer-file.ts';
 
 /**
- * The successor that lies here (`follow`), or a new certificate (`ownKey`), in the place of the old. The key's bytes, and what
- * else stands in the file of the certificate, stay. Throws SignFailed, MaterialInvalid.
+ * Replaces the old certificate with the successor that lies here (`follow`), or with a new certificate (`ownKey`). The
+ * key's bytes, and the other blocks in the file of the certificate, stay. Throws SignFailed, MaterialInvalid.
  */
 export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): Issued {
   const { entries } = materialOf(name, from);
@@ -43,7 +43,7 @@ export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): 
   };
 }
 
-/** The pair as it is. Throws SignFailed where it is not there, MaterialInvalid. */
+/** Returns the pair unchanged. Throws SignFailed where it is not there, MaterialInvalid. */
 export function sameLeaf({ name, location }: ResolvedTarget, from: Ingredients): Issued {
   const { [certificateKey]: certificate, [privateKeyKey]: key } = materialOf(name, from).entries;
   const what = locationText(location);

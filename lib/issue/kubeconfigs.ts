@@ -1,5 +1,5 @@
-// What is written into kubeconfigs: those of one user for several ways to the API server, kept in one Secret, and in a
-// single one the CA by which it knows its server. Pure.
+// The content of kubeconfigs: several of one user in one Secret, for several ways to the API server; and the CA by
+// which a single kubeconfig knows its server. Pure.
 import { onlyEntries } from '../kubeconfig/document.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Endpoints, Kubeconfigs } from '../inventory/model.ts';
@@ -50,11 +50,11 @@ const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base6
 
 interface KubeconfigsIssue {
   readonly artefact: Kubeconfigs;
-  /** Of the target and of the bundle. */
+  /** Entries of the target and of the bundle. */
   readonly client: Entries;
   readonly authority: Entries;
   readonly endpoints: Endpoints | undefined;
-  /** What is there: where an address is not known now, the one in it stays. */
+  /** Present entries: where an address is unknown now, the present one stays. */
   readonly former: Entries | undefined;
 }
 
@@ -77,7 +77,7 @@ export function issueKubeconfigs({ artefact, client, authority, endpoints, forme
       throw new RecoveryError('SignFailed', `Cannot make ${what}: the server of "${entry}" is not known`);
     }
     const config = embeddedKubeconfig({ cluster, user, server: url, tlsServerName, ca, certificate, key });
-    // To the byte as the operator has it (bindata/assets/kube-apiserver/node-kubeconfigs.yaml): it writes what differs.
+    // Byte-equal to the operator's (bindata/assets/kube-apiserver/node-kubeconfigs.yaml): it overwrites any difference.
     return [entry, Buffer.from(toYaml(config, { indentSeq: false }))] as const;
   });
   const { [notBeforeAnnotation]: notBefore = '', [notAfterAnnotation]: notAfter = '' } = annotationsOf(
@@ -96,13 +96,13 @@ function serverIn(bytes: Uint8Array | undefined): string | undefined {
   return typeof server === 'string' ? server : undefined;
 }
 
-/** The CA by which a kubeconfig knows its server, in a renewal of its credentials; undefined: it names none. */
+/** Returns the CA by which a kubeconfig knows its server, in a renewal of its credentials; undefined: it names none. */
 export function authorityEntry(
   places: readonly (Held | undefined)[],
   live: Certificate,
   now: Date,
 ): Uint8Array | undefined {
-  // What the store goes by: the document that is there, else the backup.
+  // The store's template: the present document, else the backup.
   const followed = places.find((one) => one && (one.problem === undefined || Object.keys(one.entries).length > 0));
   const present = followed?.entries[authorityKey];
   if (present === undefined) {

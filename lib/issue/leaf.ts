@@ -1,8 +1,8 @@
-// The certificate of a target, with its key: as it is declared, or after the one that is there, as `kubeadm certs renew`
-// does it (kubernetes/kubernetes cmd/kubeadm/app/phases/certs/renewal): who it is for, its names and its usages are those of
-// the former certificate, also of an expired one or one whose key is lost; else of the newest backup; else what is declared.
-// Three things of a renewal are ours: it begins with its CA and ends with it at the latest, and what stood behind the old
-// leaf in its file stays there.
+// The certificate of a target, with its key: as declared, or like its predecessor, the way of `kubeadm certs renew`
+// (kubernetes/kubernetes cmd/kubeadm/app/phases/certs/renewal): subject, names and usages come from the former
+// certificate, even if it has expired or lost its key; else from the newest backup; else from the declaration. Three
+// things of a renewal are ours: it begins with its CA, expires with it at the latest, and the blocks behind the old
+// leaf in its file stay there.
 import { RecoveryError } from '../errors.ts';
 import { otherNode, unfitness, usagesOf } from '../inventory/fitness.ts';
 import type { IssuedPair, Location, ResolvedTarget, Signer } from '../inventory/model.ts';
@@ -21,7 +21,7 @@ import { type Authority, formerOf, type Ingredients, type Issued } from './ingre
 import { annotationsOf } from './metadata.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-/** Throws SignFailed. */
+/** Makes a target as declared. Throws SignFailed. */
 export async function issueDeclared(artefact: ResolvedTarget, issuer: Authority, from: Ingredients): Promise<Issued> {
   const named = { ...artefact, ...subjectOf(artefact, from), hostnames: hostnamesOf(artefact, from) };
   const key = await from.takeKey(artefact);
@@ -36,8 +36,8 @@ interface TargetIssue {
 }
 
 /**
- * A leaf. A server sends its signer along. A client sends the leaf, and its signer only where that is an intermediate
- * CA: servers may trust no more than the root above it. Throws SignFailed.
+ * Makes a leaf. A server sends its signer along. A client sends the leaf, and its signer only where that is an
+ * intermediate CA: servers may trust only the root above it. Throws SignFailed.
  */
 export async function issueTarget({ artefact, issuer, key, now }: TargetIssue): Promise<Issued> {
   const leaf = await signLeaf({
@@ -59,7 +59,7 @@ function isSelfSigned({ fields }: Certificate): boolean {
   return fields.issuer.der.equals(fields.subject.der);
 }
 
-/** From five minutes before now on. */
+/** Returns a validity that begins five minutes before now. */
 export function validityFrom(validity: number, now: Date): { notBefore: Date; notAfter: Date; now: Date } {
   const at = now.getTime();
   return { notBefore: new Date(at - backDatedMs), notAfter: new Date(at + validity), now };
@@ -73,7 +73,7 @@ export function pairOfEntries(location: Location, certificates: readonly Certifi
   };
 }
 
-/** Whom a certificate is for that keeps its subject; of one that cannot be read what is declared. */
+/** Returns the subject to keep; undefined where it cannot be read: then the declared one counts. */
 function subjectOf(
   target: ResolvedTarget,
   { material }: Ingredients,
@@ -88,12 +88,12 @@ function subjectOf(
 }
 
 /**
- * The declared names, and those of the certificate that is there: a name that was added by hand is not lost, and two
- * machines whose declarations differ come to one certificate instead of taking each other's names away for ever.
+ * Returns the declared names, and the names of the present certificate: a name added by hand is not lost, and two
+ * machines whose declarations differ converge to one certificate instead of removing each other's names for ever.
  */
 function hostnamesOf(target: ResolvedTarget, { material }: Ingredients): readonly string[] {
   const { name, hostnames, usage, location, asks, namesUnknown } = target;
-  // Where the API tells the names, other writers use the same names, and no others.
+  // Names from the API are the same for all writers, and complete.
   if (asks !== undefined && namesUnknown === undefined) return hostnames;
   const pem = usage === 'client' ? undefined : material.get(name)?.entries[certificateKey];
   if (pem === undefined) return hostnames;
@@ -102,9 +102,9 @@ function hostnamesOf(target: ResolvedTarget, { material }: Ingredients): readonl
 }
 
 /**
- * The signer of a target with the CAs above it, for those who trust no more than the root: its own file holds it
+ * Returns the signer of a target with the CAs above it, for peers that trust only the root: the signer's file holds it
  * alone. They are found by their signatures in the bundles, because the signer above may have been renewed since it
- * signed, and because its key is no business of a target below. One that is nowhere makes the chain shorter.
+ * signed, and because its key is no business of a target below. A CA that is nowhere makes the chain shorter.
  */
 function withChain(target: ResolvedTarget, signer: Authority, from: Ingredients): Authority {
   const own = chainOf(signer.certificate, signer.chain);
@@ -134,7 +134,7 @@ function* linesAbove(artefact: Pick<IssuedPair, 'name' | 'issuer'>, from: Ingred
   }
 }
 
-/** After the certificate that is there. Throws SignFailed. */
+/** Makes a target like its predecessor. Throws SignFailed. */
 export async function issueRenewal(
   artefact: ResolvedTarget,
   issuer: Authority | undefined,
@@ -158,7 +158,7 @@ export async function issueRenewal(
     notAfter: new Date(now.getTime() + artefact.validity),
     now,
   });
-  // what followed a self-signed certificate were the CAs of another one
+  // the blocks behind a self-signed certificate were CAs of another one
   const { others, chain } = issuer === undefined || former?.isFit !== true ? { others: [], chain: [] } : former;
   const issued = pairOfEntries(artefact.location, [leaf, ...chain], key);
   const text = [leaf.pem, ...others.map(encodePem)].join('');
@@ -166,7 +166,7 @@ export async function issueRenewal(
   return { ...issued, entries };
 }
 
-/** The key that is there, with its bytes; the plan renews nothing without it. Throws MaterialInvalid. */
+/** Returns the present key, with its bytes; the plan renews nothing without it. Throws MaterialInvalid. */
 function sharedKey(
   { location }: ResolvedTarget,
   material: Material | undefined,
@@ -175,7 +175,7 @@ function sharedKey(
   return { key: new PrivateKey(parsePrivateKey(pem, locationText(location))), entries: { [privateKeyKey]: pem } };
 }
 
-/** Of the names that the machine demands, one that a name of the former certificate covers is not added. */
+/** Adds the names that the machine demands, except names that the former certificate covers. */
 const withDemanded = (
   { demandedHostnames = [] }: ResolvedTarget,
   template: LeafTemplate,
@@ -185,21 +185,21 @@ const withDemanded = (
   alternativeNames: [...template.alternativeNames, ...uncoveredHostnames(demandedHostnames, held).map(hostnameDer)],
 });
 
-/** The certificate that a renewal follows, and the blocks that stood behind it in its file. */
+/** The certificate that a renewal follows, and the blocks behind it in its file. */
 interface Former {
   readonly leaf: Certificate;
   readonly others: readonly Pick<PemBlock, 'label' | 'der'>[];
-  /** Those of them that are certificates. */
+  /** Certificates among these blocks. */
   readonly chain: readonly Certificate[];
-  /** It can do the work of the target. Of one that cannot, the names count all the same: people have chosen them. */
+  /** It fits the target's use. The names of an unfit one count all the same: people have chosen them. */
   readonly isFit: boolean;
 }
 
 /**
- * When a renewal begins: with its CA, as `kubeadm init` lets kubeconfigs begin. A clock may be wrong while this is made;
- * what began at a time that has not come yet would be of no use once the clock is put right, and would look like a clock
- * that is behind. Who dates a leaf back as far as its CA vouches for nothing more than the CA does: a CA of this minute is
- * trusted from then on only. A self-signed one begins with the one that it follows, and five minutes early at the least.
+ * Returns notBefore of a renewal: its CA's, like the kubeconfigs of `kubeadm init`. A clock may be wrong during the
+ * renewal; a certificate that begins in the future would be of no use once the clock is corrected, and would hint at a
+ * slow clock. A leaf dated back as far as its CA vouches for no more than the CA does: a CA of this minute is trusted
+ * from then on only. A self-signed one begins with its predecessor, and at least five minutes early.
  */
 function beginningOf(issuer: Authority | undefined, former: Former | undefined, now: Date): Date {
   const early = new Date(now.getTime() - backDatedMs);
@@ -210,7 +210,7 @@ function beginningOf(issuer: Authority | undefined, former: Former | undefined, 
 
 const earlier = (a: Date, b: Date): Date => (a < b ? a : b);
 
-/** The first of these that holds a certificate which can do the work of the target; else the first with names. */
+/** Returns the first certificate that fits the target's use; else the first with names. */
 function formerLeafOf(target: ResolvedTarget, places: readonly (Material | undefined)[]): Former | undefined {
   const formers = places.flatMap((material) => {
     const pem = material?.entries[certificateKey];
@@ -224,8 +224,8 @@ function formerLeafOf(target: ResolvedTarget, places: readonly (Material | undef
 }
 
 /**
- * What lies in the place of the target may be another certificate altogether: a copy of a CA, another one's client pair. Of one
- * without any name for a server to be found by, the declared names take the place.
+ * Whether a certificate fits the target's use: the file may hold another one altogether, a copy of a CA or a foreign
+ * client pair. Declared names replace a certificate without any name for a server.
  */
 function canServe(target: ResolvedTarget, { facts }: Certificate): boolean {
   if (target.usage !== 'client' && target.hostnames.length > 0 && facts.hostnames.length === 0) return false;
@@ -233,7 +233,7 @@ function canServe(target: ResolvedTarget, { facts }: Certificate): boolean {
   return unfitness(target, facts) === undefined && !facts.isCa && facts.commonName !== '';
 }
 
-/** Of a torn file whatever is whole. A private key is never carried on: the new leaf has its own. */
+/** Returns the whole blocks of a torn file. A private key is never carried on: the new leaf has its own. */
 function readFormer(pem: Uint8Array): Omit<Former, 'isFit'> | undefined {
   const what = 'the former certificate';
   const sound = unlessInvalid(() => parseCertificates(pem, what, 'skipped'));

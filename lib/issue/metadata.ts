@@ -1,5 +1,4 @@
-// What TLS objects in the API say about themselves beside their bytes. People and reports read it; nothing here decides by
-// it. Pure.
+// Metadata of TLS objects in the API next to their bytes. People and reports read it; nothing here decides by it. Pure.
 import type { DurationMs, Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
@@ -12,8 +11,8 @@ const issuerAnnotation = 'auth.openshift.io/certificate-issuer';
 const hostnamesAnnotation = 'auth.openshift.io/certificate-hostnames';
 
 /**
- * The annotations that users of OpenShift read (`oc get secret -o jsonpath`), written in step with the first certificate of
- * a pair. Files have no annotations.
+ * Returns the annotations that users of OpenShift read (`oc get secret -o jsonpath`), written in step with the first
+ * certificate of a pair. Files have no annotations.
  */
 export function annotationsOf(
   location: Location,
@@ -29,7 +28,7 @@ export function annotationsOf(
   };
 }
 
-/** Go's time.RFC3339: no parts of a second. */
+/** Formats like Go's time.RFC3339: no parts of a second. */
 function rfc3339(date: Date): string {
   return date.toISOString().replace(/\.\d{3}Z$/, 'Z');
 }
@@ -49,9 +48,9 @@ const annotations = [
 ] as const;
 
 /**
- * By what an object is known in OpenShift's TLS registry (openshift/origin tls/, openshift/library-go
- * pkg/operator/certrotation/{annotations,label}.go): who owns it, what it is for, what kind of thing it is. Undefined where
- * nothing is to be said. A copy says what its original says; `originalOfOthers`: as others have it.
+ * Returns the entry of an object in OpenShift's TLS registry (openshift/origin tls/, openshift/library-go
+ * pkg/operator/certrotation/{annotations,label}.go): its owner, its purpose and its type. Undefined where there is
+ * none. A copy has the entry of its original; `originalOfOthers`: an external original, whose entry is kept.
  */
 export function registryMetadata(
   artefact: ResolvedArtefact,
@@ -84,7 +83,7 @@ function typeOf(artefact: ResolvedArtefact): 'signer' | 'ca-bundle' | 'target' |
 
 function known(original: Material | undefined): Metadata | undefined {
   if (original === undefined) return undefined;
-  // What has just been made says it in `metadata`.
+  // Material that has just been made has its annotations in `metadata`.
   const all = { ...original.metadata?.annotations, ...original.annotations };
   const type = { ...original.metadata?.labels, ...original.labels }[typeLabel];
   return {
@@ -95,7 +94,7 @@ function known(original: Material | undefined): Metadata | undefined {
   };
 }
 
-/** As Go's time.Duration is written: `360h0m0s`. */
+/** Formats like Go's time.Duration: `360h0m0s`. */
 function goDuration(ms: DurationMs): string {
   const seconds = Math.floor(ms / 1000);
   return `${Math.floor(seconds / 3600)}h${Math.floor((seconds % 3600) / 60)}m${seconds % 60}s`;

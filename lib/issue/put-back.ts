@@ -1,4 +1,4 @@
-// A signer's certificate as its copies have it, in the place of one that is damaged or lost. Nothing is signed for that.
+// Restores a damaged or lost certificate of a signer from its copies. Nothing is signed.
 import { RecoveryError } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { Signer } from '../inventory/model.ts';
@@ -13,16 +13,16 @@ import { annotationsOf } from './metadata.ts';
 import { replaceInFile } from './signer-file.ts';
 
 /**
- * The key stays what it is. Whatever else is in a file of whole blocks stays in its place; of a torn one, or one that is gone,
- * what is whole stays behind the certificate, with the former CAs that its kubeconfigs hold. Throws SignFailed without a copy,
- * MaterialInvalid where a key that is there belongs to another certificate.
+ * Restores the certificate; the key stays. The other blocks of a whole file stay in their place. A torn or missing file
+ * gets the certificate first, then its whole blocks and the former CAs in its kubeconfigs. Throws SignFailed without a
+ * copy, MaterialInvalid where a present key belongs to another certificate.
  */
 export function putBack({ name, location }: Signer, from: Ingredients): Issued {
   const { [certificateKey]: damaged, [privateKeyKey]: keyPem } = from.material.get(name)?.entries ?? {};
   const what = locationText(location);
   const copy = from.signerCopies?.get(name);
   if (copy === undefined) throw new RecoveryError('SignFailed', `Cannot put back ${what}: there is no copy of it`);
-  // An encrypted key, or one that is damaged itself, is left where it is.
+  // An encrypted or damaged key is left where it is.
   const key = keyPem === undefined ? undefined : usableKey(keyPem, what);
   if (key !== undefined && !keyMatches(copy, key)) {
     throw new RecoveryError('MaterialInvalid', `Cannot put back ${what}: its key does not belong to the copy`);
@@ -45,9 +45,9 @@ export function putBack({ name, location }: Signer, from: Ingredients): Issued {
 }
 
 /**
- * Valid CAs beside the copy in kubeconfigs that are former ones of this signer: one that has signed what the signer signs, or
- * that has its name and is known to all of them. Clients are trusted by this file, too, so the CA of a load balancer that
- * somebody has put into a kubeconfig must not come in.
+ * Returns valid CAs next to the copy in kubeconfigs that are former ones of this signer: a CA that has signed leaves of
+ * the signer, or that has its name and is known to all of them. Clients are trusted by this file, too, so a load
+ * balancer's CA, put into a kubeconfig by hand, must not enter it.
  */
 function formerAuthorities(
   signer: string,

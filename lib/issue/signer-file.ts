@@ -1,5 +1,5 @@
-// The file, or the entry, in which the certificate of a signer lies with other CAs: what becomes of the others when the signer's
-// own is replaced. Pure.
+// The file, or the entry, that holds the certificate of a signer with other CAs, and the treatment of these when the
+// signer's own is replaced. Pure.
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { type Certificate, hasEnded, isSame, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
@@ -11,19 +11,19 @@ import type { Material } from '../store/store.ts';
 import type { Issued } from './ingredients.ts';
 
 interface Replacement {
-  /** What is there. */
+  /** Present text. */
   readonly former: Uint8Array;
   /** Whether a block is the signer's own certificate. */
   readonly isOwn: (der: Buffer) => boolean;
   readonly made: Certificate;
-  /** Of the others: it goes with the one that is replaced. */
+  /** Whether another certificate is removed together with the replaced one. */
   readonly goes: (certificate: Certificate) => boolean;
 }
 
 /**
- * The text with `made` in the place of the signer's own; everything else stays as it is, to the byte. A private key is never
- * carried on: the store refuses the write where it is the only one. Undefined where the text is no whole PEM, or the
- * signer's own is not in it.
+ * Returns the text with `made` in the place of the signer's own; everything else stays the same, to the byte. A private
+ * key is never carried on: the store refuses the write where it is the only one. Undefined where the text is no whole
+ * PEM, or the signer's own is not in it.
  */
 export function replaceInFile({ former, isOwn, made, goes }: Replacement): Buffer | undefined {
   let isPlaced = false;
@@ -43,8 +43,8 @@ export function replaceInFile({ former, isOwn, made, goes }: Replacement): Buffe
 }
 
 /**
- * A new CA with another key, among the valid CAs that lay with the one before it: they are trust, as the next CA is that
- * somebody has brought. Where nobody knows which of them was the signer's own, it comes alone.
+ * Adds a new CA with another key to the valid CAs of its predecessor's file: they are trusted, like the next CA, put
+ * there by an administrator. Where none of them is known to be the signer's own, the new CA replaces all of them.
  */
 export function amongOthers(issued: Issued, present: Material | undefined, now: Date): Issued {
   const { [certificateKey]: former, [privateKeyKey]: keyPem } = present?.entries ?? {};

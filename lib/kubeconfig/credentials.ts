@@ -1,6 +1,6 @@
-// Reads a kubeconfig file into the bytes that a connection is made from: address, name asked for by SNI, CA, and the
-// identity. Everything that is wrong is reported at once, with file and field; values of secret fields never are.
-// There is no way to switch verification off, and no plugin is ever run: recovery must work when nothing else does.
+// Reads a kubeconfig file into the parts of a connection: address, server name for SNI, CA, and the identity. All
+// problems are reported together, with file and field; values of secret fields never are. Verification cannot be
+// switched off, and no plugin is ever run: recovery must work when nothing else does.
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { dirname, resolve } from 'node:path';
@@ -14,27 +14,27 @@ import { entryOf, isSet, type KubeconfigFields } from './document.ts';
 import { isBase64 } from './schema.ts';
 
 export interface Credentials {
-  /** Address without a slash at its end, with the path that some proxies put before the API: `https://host:6443`. */
+  /** Address without a trailing slash, with the path that some proxies put before the API: `https://host:6443`. */
   readonly server: string;
-  /** Asked for by SNI and verified. Undefined: the host of `server`. */
+  /** Sent by SNI and verified. Undefined: the host of `server`. */
   readonly serverName: string | undefined;
   /** PEM. */
   readonly ca: Buffer;
   readonly token: string | undefined;
   /** PEM. */
   readonly clientCertificate: { readonly cert: Buffer; readonly key: Buffer } | undefined;
-  /** Absolute paths of all that was read: a change of one of them changes these credentials. */
+  /** Absolute paths of all files read: a change of any of them changes these credentials. */
   readonly files?: readonly string[];
 }
 
 export interface KubeconfigOptions {
-  /** Takes the place of `tls-server-name`. */
+  /** Replaces `tls-server-name`. */
   readonly tlsServerNameOverride?: string | undefined;
-  /** A token that takes the place of the user: only the server and its CA are the kubeconfig's. Absolute path. */
+  /** Token that replaces the user: only the server and its CA come from the kubeconfig. Absolute path. */
   readonly tokenFile?: string | undefined;
 }
 
-/** KubeconfigFields that would change who we are or whom we trust, if they were honoured: refused, never passed over. */
+/** Fields that would change our identity or our trust, if they were honoured: refused, never ignored. */
 const refused: Readonly<Record<'cluster' | 'user', Readonly<Record<string, string>>>> = {
   cluster: {
     'insecure-skip-tls-verify': 'the server is always verified; give certificate-authority',
@@ -52,7 +52,7 @@ const refused: Readonly<Record<'cluster' | 'user', Readonly<Record<string, strin
   },
 };
 
-/** What is read and what is wrong with it, for one file. */
+/** Values and problems of one file. */
 class Reading {
   readonly problems: Problem[] = [];
   readonly file: string;
@@ -72,7 +72,7 @@ class Reading {
     return problemsError('ConfigInvalid', `Cannot use kubeconfig "${this.file}"`, this.problems);
   }
 
-  /** The text of an optional field. An empty one counts as left out, as client-go has it. */
+  /** Returns the text of an optional field. An empty one counts as left out, as in client-go. */
   text(fields: KubeconfigFields, path: string, name: string): string | undefined {
     const value = fields[name];
     if (!isSet(value)) return undefined;
@@ -101,7 +101,7 @@ class Reading {
     }
   }
 
-  /** The entry called `name` of one of the three lists. */
+  /** Returns the entry called `name` in its list. */
   entry(config: KubeconfigFields, kind: 'cluster' | 'user' | 'context', name: string): KubeconfigFields | undefined {
     const fields = entryOf(config, kind, name)?.fields;
     return fields ?? this.problem(`${kind}s`, `has no entry named ${valueText(name)}`, 'notFound');
@@ -139,7 +139,7 @@ async function authority(reading: Reading, cluster: KubeconfigFields): Promise<B
   try {
     if (certificates(ca).length > 0) return ca;
   } catch {
-    // said below: the text of the error may hold bytes of the file
+    // reported below: the text of the error may hold bytes of the file
   }
   return reading.problem('cluster.certificate-authority', 'must hold PEM certificates, and only whole ones');
 }
@@ -160,7 +160,7 @@ async function clientCertificate(reading: Reading, user: KubeconfigFields): Prom
   return reading.problem('user.client-key', 'does not belong to client-certificate');
 }
 
-/** tokenFile wins over token, as in client-go: it is the one that is renewed. */
+/** Returns the bearer token. tokenFile wins over token, as in client-go, because the file is renewed. */
 async function bearerToken(reading: Reading, user: KubeconfigFields): Promise<string | undefined> {
   const file = reading.text(user, 'user', 'tokenFile');
   const path = file === undefined ? 'user.token' : 'user.tokenFile';
@@ -168,7 +168,7 @@ async function bearerToken(reading: Reading, user: KubeconfigFields): Promise<st
     file === undefined ? reading.text(user, 'user', 'token') : (await reading.content(file, path))?.toString();
   const token = text?.trim();
   if (token === undefined) return undefined;
-  // What is not printable ASCII cannot stand in a header; the value itself is never shown.
+  // Only printable ASCII fits into a header; the value itself is never shown.
   if (/^[\x21-\x7e]+$/.test(token)) return token;
   return reading.problem(path, token === '' ? 'is empty' : 'must be one line of printable characters without spaces');
 }
@@ -197,7 +197,7 @@ async function readFields(reading: Reading): Promise<KubeconfigFields> {
 
 function serverName(reading: Reading, cluster: KubeconfigFields, override: string | undefined): string | undefined {
   const name = override ?? reading.text(cluster, 'cluster', 'tls-server-name');
-  // RFC 6066 section 3: an address is no server name; sent as one, Node and Go servers differ in what they do.
+  // RFC 6066 section 3: an address is no server name; sent as one, it is treated differently by Node and Go servers.
   if (name !== undefined && (isIP(name) !== 0 || !/^[A-Za-z0-9._-]+$/.test(name))) {
     return reading.problem('cluster.tls-server-name', `must be a DNS name, got ${valueText(name)}`);
   }
@@ -217,7 +217,7 @@ function currentContext(reading: Reading, config: KubeconfigFields): CurrentCont
   return { context, cluster };
 }
 
-/** Whom the current context talks to, for who brings no credential and a CA of his own. Throws ConfigInvalid. */
+/** Reads the server of the current context, for callers with their own credential and CA. Throws ConfigInvalid. */
 export async function readServer(path: string): Promise<Pick<Credentials, 'server' | 'serverName'>> {
   const reading = new Reading(resolve(path));
   const { cluster } = currentContext(reading, await readFields(reading));
@@ -228,7 +228,7 @@ export async function readServer(path: string): Promise<Pick<Credentials, 'serve
   return { server, serverName: name };
 }
 
-/** The credentials of the current context. Throws ConfigInvalid. */
+/** Reads the credentials of the current context. Throws ConfigInvalid. */
 export async function readKubeconfig(path: string, options: KubeconfigOptions = {}): Promise<Credentials> {
   const reading = new Reading(resolve(path));
   const config = await readFields(reading);

@@ -1,14 +1,14 @@
-// What a kubeconfig says: where in it the credentials of this machine's own context are, and the CA by which it knows
-// its server. Pure.
+// Parses a kubeconfig: where in it the credentials of this machine's own context are, and the CA by which it knows its
+// server. Pure.
 //
 // Which context is this machine's own: `kind create cluster`, `kubectl config use-context` and merged files leave the
 // current context with another cluster, whose user and CA must never be replaced by ours.
-//   1. the server is one that is known for this machine
-//   2. else a CA of this machine has signed its certificate, or is the one by which it knows its server: whatever its names
-//   3. else kubeadm's name for its cluster, else its names of users and contexts, or the kubelet's (kubernetes/kubernetes
-//      cmd/kubeadm/app/util/kubeconfig, pkg/kubelet/certificate/bootstrap), unless another CA has signed its certificate
-//   4. else the current context where no server is known, and none where one is
-// Where several answer alike, the current context counts.
+//   1. the server is known for this machine
+//   2. else a CA of this machine has signed its certificate, or is its server's CA: whatever its names
+//   3. else kubeadm's name for its cluster, else for its user and context, or the kubelet's (kubernetes/kubernetes
+//      cmd/kubeadm/app/util/kubeconfig, pkg/kubelet/certificate/bootstrap), unless a foreign CA has signed it
+//   4. else the current context where no server is known, and none where a server is known
+// Where several contexts match alike, the current context counts.
 import { dirname, resolve } from 'node:path';
 import { bareHost, isLoopbackHost } from '../address.ts';
 import { errorText } from '../errors.ts';
@@ -25,39 +25,39 @@ export type Source =
   | { readonly kind: 'none' };
 
 export interface KubeconfigView {
-  /** Where the mappings of its user and its cluster are. */
+  /** Paths of the mappings of its user and its cluster. */
   readonly user: readonly (string | number)[];
   readonly cluster: readonly (string | number)[];
   readonly certificate: Source;
   readonly key: Source;
   readonly authority: Source;
   readonly server?: string | undefined;
-  /** The name that its server must have, in place of the host of that URL. */
+  /** Name that replaces the host of that URL for verification. */
   readonly serverName?: string | undefined;
   /** It trusts any server, and must not name a CA then. */
   readonly insecure: boolean;
-  /** Why no component loads it, where what it says can be read all the same. */
+  /** Why no component loads it, although its fields can be read. */
   readonly conflict?: string | undefined;
 }
 
-/** The field of a cluster by which its clients trust any server. */
+/** Name of the field of a cluster by which its clients trust any server. */
 export const insecureFlag = 'insecure-skip-tls-verify';
 
-/** `foreign`: why it is others' and never written: its credentials are, or it is another document. */
+/** `foreign`: why it is never written: its credentials are foreign, or it is another document. */
 export type KubeconfigReading =
   | KubeconfigView
   | { readonly problem: string }
   | {
       readonly foreign: string;
       readonly isOtherDocument?: true;
-      /** Of the current context. */
+      /** Certificate of the current context. */
       readonly certificate?: Source;
     };
 
-/** Ways to authenticate that leave a client certificate no part. */
+/** Ways to authenticate that exclude a client certificate. */
 const others = ['exec', 'auth-provider', 'username', 'token', 'tokenFile'] as const;
 
-/** Paths in it are relative to the directory of `file`. Never throws. */
+/** Reads a kubeconfig; paths in it are relative to the directory of `file`. Never throws. */
 export function readKubeconfigView(file: string, bytes: Uint8Array, known: KnownServers): KubeconfigReading {
   const other = otherThanKubeconfig(bytes);
   if (other !== undefined) return { foreign: `it is no kubeconfig but ${other}`, isOtherDocument: true };
@@ -77,7 +77,7 @@ function readView(file: string, bytes: Uint8Array, known: KnownServers): Kubecon
   }
   const context = ownContext(config, known);
   if ('problem' in context) return context;
-  // Before whose it is: what no component can load is nobody's working file.
+  // Checked before its owner: no owner works with a file that no component can load.
   const own =
     'user' in context ? [context.user, context.cluster].map(({ path: [list, at, of] }) => `${list}[${at}].${of}`) : [];
   const problem = kubeconfigProblem(config, own);
@@ -110,13 +110,13 @@ function readView(file: string, bytes: Uint8Array, known: KnownServers): Kubecon
   };
 }
 
-/** Values of a field in a text that may be no YAML. Linear: a field begins a word. */
+/** Returns values of a field in a text that may be no YAML. Linear: a field begins a word. */
 function whole(text: string, field: string): readonly string[] {
   const values = new RegExp(`(?<![^\\s"',{])${field}["']?[ \\t]*:[ \\t]*["']?([^\\s"',}]+)["']?[ \\t]*[\\n,}]`, 'g');
   return [...text.matchAll(values)].flatMap(([, value]) => value ?? []);
 }
 
-/** Where no context can be read any more: it names a server, none of this machine's, and knows it by a CA of others. */
+/** Whether a text without readable contexts names a server, none of this machine's, and a foreign CA. */
 export function isTornOfOthers(text: string, known: KnownServers): boolean {
   if (known.issued === undefined) return false;
   const servers = whole(text, 'server');
@@ -129,10 +129,10 @@ export function isTornOfOthers(text: string, known: KnownServers): boolean {
   return verdicts.includes(false) && !verdicts.includes(true);
 }
 
-/** Why Go's YAML reader refuses the bytes as text. Decoded all the same, damage would look like part of a value. */
+/** Why Go's YAML reader refuses the bytes as text: decoded, damage would look like part of a value. */
 export function textDamage(bytes: Uint8Array): string | undefined {
   if (!isYamlText(bytes)) return 'it is not UTF-8';
-  // oxlint-disable-next-line no-control-regex -- these are what is looked for
+  // oxlint-disable-next-line no-control-regex -- searched on purpose
   const isControl = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/;
   return isControl.test(yamlText(bytes)) ? 'it holds control characters' : undefined;
 }
@@ -164,16 +164,16 @@ interface OwnContext {
 type ContextChoice =
   OwnContext | { readonly problem: string } | { readonly foreign: string; readonly stranger: NamedFields };
 
-/** URLs of this machine's API server, as far as they are known, and what its CAs have made. */
+/** URLs of this machine's API server, as far as known, and the check of its CAs' certificates. */
 export interface KnownServers {
   readonly controlPlane?: string;
   readonly local?: string;
-  /** Those that components of this machine ask by certificates of its own CA. */
+  /** Servers that components of this machine reach with certificates of its own CA. */
   readonly components?: readonly string[];
   readonly issued?: Issued | undefined;
 }
 
-/** Whether PEM is of the CAs of this machine; undefined where it cannot be read. */
+/** Whether the CAs of this machine have issued PEM; undefined where it cannot be read. */
 interface Issued {
   readonly certificate: (pem: Uint8Array) => boolean | undefined;
   readonly authority: (pem: Uint8Array) => boolean | undefined;
@@ -184,7 +184,7 @@ interface Context extends OwnContext {
   readonly userName: string;
 }
 
-/** `config`: the value of a kubeconfig. Never throws. */
+/** Returns this machine's own context. `config`: the value of a kubeconfig. Never throws. */
 export function ownContext(config: unknown, known: KnownServers): ContextChoice {
   if (!isMapping(config)) return { problem: 'it is not a mapping with clusters, users, contexts and current-context' };
   const present = config['current-context'];
@@ -201,7 +201,7 @@ export function ownContext(config: unknown, known: KnownServers): ContextChoice 
   return { foreign: `its current context "${present}" is that of another cluster`, stranger: current.user };
 }
 
-/** The name of the context that rules 1 and 2 give, whatever the current one is. */
+/** Returns the name of the context that rules 1 and 2 give, whatever the current one is. */
 export function evidentContextName(config: unknown, known: KnownServers): string | undefined {
   return isMapping(config) ? evidentContext(config, known)?.name : undefined;
 }
@@ -214,7 +214,7 @@ function evidentContext(config: KubeconfigFields, known: KnownServers, present?:
   const isIssued = (one: Context): boolean => issuedHere(one, known) === true;
   for (const isOurs of [(one: Context) => pointsHere(one, known), isIssued, hasKubeadmsCluster, hasKubeadmsName]) {
     const ours = contexts.filter((one) => isOurs(one) && (issuedHere(one, known) !== false || pointsHere(one, known)));
-    // by its names alone another kubeadm's is like ours
+    // a context of another kubeadm cluster has the same names
     if (isOurs === hasKubeadmsName && new Set(ours.map((one) => one.clusterName)).size > 1) break;
     const own = ours.find(({ name }) => name === present) ?? ours.find(hasKubeadmsName) ?? ours[0];
     if (own !== undefined) return own;
@@ -222,7 +222,7 @@ function evidentContext(config: KubeconfigFields, known: KnownServers, present?:
   return undefined;
 }
 
-/** Or what is wrong with it. */
+/** Returns the context, or its problem. */
 function contextOf(config: KubeconfigFields, name: string): Context | string {
   const context = entryOf(config, 'context', name);
   if (context === undefined) return `it has no context named "${name}"`;
@@ -251,7 +251,7 @@ export function entryOf(config: KubeconfigFields, kind: Kind, name: unknown): Na
   return { path: [`${kind}s`, index, kind], fields: isMapping(fields) ? fields : {} };
 }
 
-/** Undefined where nothing of it can be read, or only a CA of others: a load balancer may have one. */
+/** Whether our CAs issued it; undefined where nothing can be read, or only a foreign CA: a load balancer's. */
 function issuedHere({ user, cluster }: Context, { issued }: KnownServers): boolean | undefined {
   const data = ({ fields }: NamedFields, name: string): Buffer | undefined =>
     typeof fields[name] === 'string' ? decoded(fields[name]) : undefined;
@@ -289,7 +289,7 @@ interface OnlyEntries {
   readonly user: KubeconfigFields | undefined;
 }
 
-/** The only cluster and the only user; undefined where there is none, or what is there is no kubeconfig. */
+/** Returns the only cluster and the only user; undefined where there is none, or the document is no kubeconfig. */
 export function onlyEntries(bytes: Uint8Array): OnlyEntries {
   const config = yamlMapping(yamlText(bytes)) ?? {};
   const only = (kind: Kind): KubeconfigFields | undefined => {

@@ -1,20 +1,22 @@
-// Whether a file in the place of a kubeconfig is one, or what a power loss, a bad disk or a copy that was cut off has left of
-// it; else what it holds. systemd services read their environment from /etc/kubernetes/scheduler.conf, a static pod its
-// KubeSchedulerConfiguration: what is not evidently the rest of a kubeconfig is somebody else's, and is never replaced. Pure.
+// Whether a file in the place of a kubeconfig is one, or its remains after a power loss, a bad disk or a truncated
+// copy; else its kind of content. systemd services read their environment from /etc/kubernetes/scheduler.conf, a static
+// pod its KubeSchedulerConfiguration: a file that is not evidently the remains of a kubeconfig belongs to another
+// program, and is never replaced. Pure.
 //
-// Evidence of a rest, each enough (k8s.io/client-go tools/clientcmd/api/v1 has the names of the fields):
-//   - no bytes at all, or nothing but zeros and blanks: it says nothing, so nothing is lost with it
-//   - a mapping with two of the four fields that every kubeconfig has, one of them with an item of a kubeconfig or nothing else
-//     in the mapping, or with nothing but fields of a kubeconfig
-//   - a text that is no YAML any more, with one of these fields at the beginning of a line and fewer others there, with
-//     one line at most that no kubeconfig has, and that only beside a version, a server or credentials
-//   - a text that ends within the first line of a kubeconfig
+// Evidence of remains, each enough (k8s.io/client-go tools/clientcmd/api/v1 has the names of the fields):
+//   - no bytes at all, or nothing but zeros and blanks: it has no content, so nothing is lost with it
+//   - a mapping with two of the four fields that every kubeconfig has, either with an item of a kubeconfig in a field
+//     or nothing else in the mapping, or with nothing but fields of a kubeconfig
+//   - a text that is no YAML any more, with at least a single such field at the beginning of a line and fewer other
+//     fields there, with at most a single line that no kubeconfig has, and that only next to a version, a server or
+//     credentials
+//   - a text that is cut off within the first line of a kubeconfig
 //   - lines of base64 and fields of a kubeconfig, where the rest was zeroed
 import { bounds } from '../bounds.ts';
 import { contentKind, documentKind, isEnvironmentFile, signedKind } from '../content-kind.ts';
 import { excessOf, isMapping, yamlMapping, yamlText } from '../yaml.ts';
 
-/** Which every kubeconfig has, each with the mapping that its items hold. */
+/** Lists that every kubeconfig has, each with the mapping that its items hold. */
 const lists: Readonly<Record<string, string>> = { clusters: 'cluster', contexts: 'context', users: 'user' };
 const essential = [...Object.keys(lists), 'current-context'];
 const ofDocument = ['apiVersion', 'kind', 'preferences', 'extensions', ...essential];
@@ -24,14 +26,14 @@ const ofItems = /^(cluster|context|user|name|server|namespace|tls-server-name|in
 const isOwnField = (name: string): boolean =>
   ofDocument.includes(name) || ofCredentials.test(name) || ofItems.test(name);
 
-/** Names what it holds; undefined for a kubeconfig and the rest of one. */
+/** Names its kind of content; undefined for a kubeconfig and the remains of one. */
 export function otherThanKubeconfig(bytes: Uint8Array): string | undefined {
-  // As large as none is: to decode it takes several times as much memory.
+  // Larger than any kubeconfig: decoding takes several times as much memory.
   if (bytes.length > bounds.yaml.most.characters) return contentKind(bytes.subarray(0, 65_536));
   const whole = yamlText(bytes);
   const text = whole.replaceAll('\0', '');
   if (text.trim() === '' || text.trim() === '\ufeff') return undefined;
-  // No kubeconfig has so much in it, and each line that is looked at takes memory.
+  // No kubeconfig has so many lines, and each line that is checked takes memory.
   if (excessOf(text, 'others') !== undefined) return contentKind(bytes.subarray(0, 65_536));
   if (isEnvironmentFile(text)) return 'a file of environment variables';
   const signed = signedKind(bytes);
@@ -47,7 +49,7 @@ function isOwnMapping(value: Readonly<Record<string, unknown>>): boolean {
   const names = Object.keys(value);
   const found = names.filter((name) => essential.includes(name));
   const { apiVersion, kind } = value;
-  // A group of its own is no damage, and neither is a field of another kind beside a single list.
+  // An API group is no damage, and neither is a field of another kind next to a single list.
   if (typeof apiVersion === 'string' && apiVersion.includes('/')) return false;
   // Other documents have lists of these names, too, with items of their own.
   const hasOthers = found.some((name) => Array.isArray(value[name]) && value[name].some((item) => isMapping(item)));
@@ -58,11 +60,11 @@ function isOwnMapping(value: Readonly<Record<string, unknown>>): boolean {
   if (!isPlain(apiVersion, 'v1') || !isPlain(kind, 'Config')) return false;
   const isGiven = (given: unknown): boolean => given !== undefined && given !== null && given !== '';
   const isNamed = isGiven(apiVersion) || isGiven(kind) || names.every((name) => value[name] === null);
-  // Alone a list says little: cloud-init has users, too.
+  // A single list is little evidence: cloud-init has users, too.
   return isNamed || found.some((name) => name === 'current-context' || hasItems(value[name], lists[name] ?? ''));
 }
 
-/** Lists of other documents hold names: `users: [bob]`. */
+/** Whether its lists hold mappings; lists of other documents hold names: `users: [bob]`. */
 const hasOwnLists = (value: Readonly<Record<string, unknown>>): boolean =>
   Object.keys(lists).every((name) => {
     const list = value[name] ?? [];
@@ -87,7 +89,7 @@ const jsonBegins =
 const namesIn = (text: string, pattern: RegExp): readonly string[] =>
   [...text.matchAll(pattern)].flatMap(([, name]) => name ?? []);
 
-/** Of a text that is no YAML mapping. */
+/** Whether a text that is no YAML mapping is the remains of a kubeconfig. */
 function isTornText(whole: string): boolean {
   if (/^\s*\{/.test(whole)) return jsonBegins.test(whole) || '{"apiVersion":"v1"'.startsWith(whole.trim());
   const lines = whole.split('\n').filter((line) => line.trim() !== '' && !/^\s*(#|---\s*$)/.test(line));
@@ -105,17 +107,17 @@ function isTornText(whole: string): boolean {
     if (strange > 1 || (strange === 1 && !isMarked(text))) return false;
     return others.size < own.size || (others.size === own.size && hasCredentials(text));
   }
-  // Cut off at both ends, or its lists are damaged: then its credentials are within.
+  // Cut off at both ends, or with damaged lists: then its credentials are within.
   return others.size < 2 && hasCredentials(text) && namesIn(text, fieldAnywhere).filter(isOwnField).length > 2;
 }
 
 const hasCredentials = (text: string): boolean => namesIn(text, fieldAnywhere).some((name) => ofCredentials.test(name));
 
-/** People write of clusters and users, too. */
+/** Whether it is more than prose: people write of clusters and users, too. */
 const isMarked = (text: string): boolean =>
   hasCredentials(text) || /^apiVersion[ \t]*:[ \t]*["']?v1\b/m.test(text) || /(^|[{,\s])server[ \t]*:/.test(text);
 
-/** A field of a kubeconfig, an item, or a line of data. */
+/** Whether a line is a field of a kubeconfig, an item, or data. */
 const isOwnLine = (line: string): boolean =>
   /^\s*(?:-\s*)?["']?([A-Za-z][\w.-]*)["']?[ \t]*:/.test(line)
     ? namesIn(line, fieldAnywhere).some((name) => isOwnField(name))
@@ -125,7 +127,7 @@ function isZeroedText(text: string): boolean {
   const lines = text.split('\n').filter((line) => line.trim() !== '');
   const isData = (line: string): boolean => /^\s*[A-Za-z0-9+/]*={0,2}\s*$/.test(line);
   const isField = (line: string): boolean => namesIn(line, fieldAnywhere).some((name) => isOwnField(name));
-  // A word is no data of a certificate.
+  // A single word is no certificate data.
   return (
     lines.every((line) => isData(line) || isField(line)) && lines.some((line) => line.length > 64 || isField(line))
   );

@@ -1,7 +1,8 @@
-// Whether client-go can load a document as a kubeconfig (tools/clientcmd/api/v1/types.go and conversion.go): one value of
-// another type anywhere in it, also in a context of another cluster, and no component loads any of it. Pure.
+// Whether client-go can load a document as a kubeconfig (tools/clientcmd/api/v1/types.go and conversion.go): with a
+// single value of a wrong type anywhere in it, also in a context of another cluster, no component loads any of it.
+// Pure.
 
-/** What a value must be; null stands for one that is not given, as in Go. */
+/** Type of a value; null stands for a value that is not given, as in Go. */
 type Shape = 'text' | 'flag' | 'bytes' | 'anything' | readonly [Shape] | { readonly each: Shape } | Fields;
 interface Fields {
   readonly fields: Readonly<Record<string, Shape>>;
@@ -61,8 +62,8 @@ const kubeconfig = mapping({
 });
 
 /**
- * Why client-go cannot load it, with no word of its values; undefined: it can. `own`: where bytes are not
- * looked at, because their readers say what is wrong with them: `users[2].user`.
+ * Returns why client-go cannot load it, without any of its values; undefined: it can. `own`: paths where bytes are not
+ * checked, because their readers report problems with them: `users[2].user`.
  */
 export function kubeconfigProblem(config: unknown, own: readonly string[] = []): string | undefined {
   const isOwn = (what: string): boolean => own.some((path) => what.startsWith(`its ${path}.`));
@@ -130,7 +131,7 @@ function isScalar(value: unknown, shape: keyof typeof scalars): boolean {
   return typeof value === 'string' && (shape === 'text' || isBase64(value));
 }
 
-/** As encoding/base64 reads it: with padding, and with line ends only between. */
+/** Whether encoding/base64 can read it: with padding, and with line ends only between. */
 export function isBase64(text: string): boolean {
   const plain = text.replaceAll(/[\r\n]/g, '');
   return plain.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(plain);

@@ -1,5 +1,5 @@
-// Files of a host that are renewed ahead of time because the administrator asked for it (`--renew-before`): by remaining
-// life alone, spread over the nodes, in a window of time. What has expired waits for nothing of this. Pure.
+// Files of a host that are renewed ahead of time because the administrator configured it (`--renew-before`): by
+// remaining life alone, spread over the nodes, in a window of time. Expired files wait for none of this. Pure.
 import { isFile } from '../inventory/places.ts';
 import type { ResolvedArtefact } from '../inventory/model.ts';
 import { jitterPart, lifeMsOf, mostOfLife } from '../pki/ca-due.ts';
@@ -12,16 +12,16 @@ import { nextWindow } from './window.ts';
 
 /** The last part of a window belongs to nodes that have begun before it. */
 const beginningPart = 0.75;
-/** What is due within this time goes along with what is renewed now, so that components restart once. */
+/** Leaves due within this time are renewed along with those renewed now, so that components restart once. */
 export const batchMs = 24 * 3_600_000;
-/** Under a CA that ends soon: less is not worth a restart. */
+/** Least gain under a CA that expires soon: less is not worth a restart. */
 const leastGainMs = 3_600_000;
 
 type Ruled = Pick<PairCase, 'artefact' | 'policy'>;
 
 /**
- * How much remaining life makes it due on this node, in milliseconds; undefined where nobody asked for that. `own`: of a CA
- * that is renewed for its own life again, which may be shorter than the declared one.
+ * Returns the remaining life at which it is due on this node, in milliseconds; undefined where none is configured.
+ * `own`: certificate of a CA that is renewed for its own life again, which may be shorter than the declared one.
  */
 export function thresholdMs({ artefact, policy: { ahead } }: Ruled, own?: CertificateFacts): number | undefined {
   if (ahead === undefined || !isFile(artefact.location)) return undefined;
@@ -34,11 +34,11 @@ export function thresholdMs({ artefact, policy: { ahead } }: Ruled, own?: Certif
   return plain === undefined ? undefined : plain * (1 + ahead.jitter * jitterPart);
 }
 
-/** Leaves of this host that are renewed ahead of time by somebody who asked for it. */
+/** Whether a leaf of this host has a configured threshold for renewal ahead of time. */
 export const isRenewedAhead = (artefact: ResolvedArtefact, policy: RenewalPolicy): boolean =>
   artefact.kind === 'target' && artefact.rotatedBy === undefined && thresholdMs({ artefact, policy }) !== undefined;
 
-/** When this node may renew ahead of time: from when on in the window that is open or comes next, and until when. */
+/** Time in which this node may renew ahead of time, in the window that is open or comes next. */
 function timeOfNode({ window, jitter }: RenewAhead, now: Date): { readonly from: Date; readonly until: Date } {
   if (window === undefined) return { from: now, until: now };
   const { from, until } = nextWindow(window, now);
@@ -46,14 +46,14 @@ function timeOfNode({ window, jitter }: RenewAhead, now: Date): { readonly from:
   return { from: begins > now ? begins : now, until };
 }
 
-/** When it will be renewed, if nothing happens before: due at `due`, at this node's time. */
+/** Time of its renewal, if nothing happens before: due at `due`, at this node's time. */
 export function renewalAt({ ahead }: RenewalPolicy, due: Date): Date | undefined {
   return ahead === undefined || ahead.warnOnly ? undefined : timeOfNode(ahead, due).from;
 }
 
 /**
- * Under a CA that ends soon a renewal gains little, and is made once all the same before the leaf ends: what it makes
- * ends with the CA, so the next one would gain nothing.
+ * Whether this is the last useful renewal under a CA that expires soon: it gains little, and is made once all the same
+ * before the leaf expires. The new leaf expires with the CA, so the next renewal would gain nothing.
  */
 export function isLastCall(
   { policy: { ahead }, now }: PairCase,
@@ -65,8 +65,8 @@ export function isLastCall(
 }
 
 /**
- * Due, and not now: only reported, outside the window, by a clock that nothing confirms, or while another node renews. What
- * would end before the next window does cannot wait.
+ * Why a due renewal does not happen now: reporting only, outside the window, an unconfirmed clock, or another node
+ * renews. A certificate that expires before the next window closes cannot wait.
  */
 export function postponed(at: Faulty<PairCase>): Verdict | undefined {
   const { artefact, fact, policy, fault, now } = at;
@@ -90,8 +90,8 @@ export function postponed(at: Faulty<PairCase>): Verdict | undefined {
 }
 
 /**
- * The share of the threshold that is left when a node waits no longer: its own end is worse than two restarts at once, and
- * than a renewal by a clock that may be wrong.
+ * Share of the threshold that is left when a node waits no longer: its own expiry is worse than two restarts at the
+ * same time, and than a renewal by a clock that may be wrong.
  */
 const waitsUntil = 0.1;
 
@@ -101,8 +101,8 @@ function latestOf({ artefact, policy }: PairCase, certificate: CertificateFacts)
 }
 
 /**
- * What is still valid may not be due at all: by a clock that is weeks ahead everything is. Unlike what has expired it can
- * wait until somebody says that the clock is right.
+ * Why an unconfirmed clock delays the renewal of a valid certificate: by a clock that is weeks ahead every certificate
+ * is due. Unlike an expired one it can wait until the clock is confirmed.
  */
 function unconfirmed(at: Faulty<PairCase>, certificate: CertificateFacts): Verdict | undefined {
   const { clock, fault, now } = at;
@@ -113,7 +113,7 @@ function unconfirmed(at: Faulty<PairCase>, certificate: CertificateFacts): Verdi
   return { ...keep('ClockUnconfirmed', told, earliest(latest, laterMs(now, idleMs))), renewsAt: latest };
 }
 
-/** Another node renews, or nobody can say that none does. */
+/** Why it waits for the Lease: another node renews, or the Lease cannot be read. */
 function waiting(at: Faulty<PairCase>, certificate: CertificateFacts): Verdict | undefined {
   const { policy, fault, now } = at;
   const why = policy.ahead?.waits;

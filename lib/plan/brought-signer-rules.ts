@@ -1,7 +1,7 @@
-// A CA that others brought here (adopted, put there by an administrator, or signed by a CA of others) and that is still
-// valid: machines that no bundle here reaches know it from their own files, and would refuse whatever another one signs. So
-// it gets a successor at its end only, whatever has become of it: due for refresh, without its key, damaged or deleted.
-// What only we have made and named is made again. Pure.
+// A CA that was brought here (adopted, put there by an administrator, or signed by an external CA) and that is still
+// valid: machines that no bundle here reaches know it from their own files, and would refuse certificates of another
+// CA. So it gets a successor only when it expires, whatever its state: due for refresh, without its key, damaged or
+// deleted. A CA that we have made and named ourselves is remade. Pure.
 import type { ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { bundlesFor, madeOf } from '../inventory/order.ts';
 import { filesOf, isFile, isMadeHere } from '../inventory/places.ts';
@@ -24,14 +24,14 @@ import {
 } from './decision.ts';
 import { certificateOf, certificatesOf, type Facts, isValid } from './facts.ts';
 
-/** What is known of a CA whose key may be lost; of one that is known by a leaf alone, its name. */
+/** Facts about a CA whose key may be lost; only its name where only a leaf knows it. */
 type LastKnown = Pick<CertificateFacts, 'subject'> & Partial<CertificateFacts>;
 
 export function broughtByOthers(at: Faulty<Case<Signer>>): Verdict | undefined {
   const { artefact, now, fault } = at;
   if (!isMadeHere(artefact)) return undefined;
   const known = lastKnown(at);
-  // What could not be read may be all that knows it.
+  // An unread artefact may be the only holder of it.
   if (known === undefined && isUnread(at)) {
     const message = `${fault.message}; whether it was brought here nobody can tell before its bundles and leaves are read`;
     return blocked('Unavailable', message, laterMs(now, soonMs));
@@ -53,7 +53,7 @@ export function broughtByOthers(at: Faulty<Case<Signer>>): Verdict | undefined {
   return bring('NotOurs', `${message}: ${wayBack(at, known)}`, later);
 }
 
-/** The same certificate and key as another signer or copy has them: an adopted CA is that of several. Nothing is signed. */
+/** Restores a pair from another signer or copy: several signers share an adopted CA. Nothing is signed. */
 function fromSibling(at: Faulty<Case<Signer>>, { fingerprint }: LastKnown): Verdict | undefined {
   const { artefact, fact, facts, resolved, now, fault } = at;
   const holder = resolved.artefacts.find((one) => {
@@ -75,9 +75,9 @@ function fromSibling(at: Faulty<Case<Signer>>, { fingerprint }: LastKnown): Verd
 }
 
 /**
- * The name of a CA that was made by rotation ends in the time: ours (issue.ts), and library-go's
- * (pkg/operator/certrotation/signer.go). Any other, say kubeadm's, came with an adoption or from an administrator, and so
- * did one that a CA beyond the inventory has signed.
+ * Whether the CA was made by rotation: its name then has the time as its suffix, ours (issue.ts) and library-go's
+ * (pkg/operator/certrotation/signer.go). Any other name, for example kubeadm's, came with an adoption or from an
+ * administrator, and so did a CA that a CA beyond the inventory has signed.
  */
 function isMadeByRotation({ issuer }: Signer, known: LastKnown): boolean {
   const isSignedByOthers = issuer === undefined && known.issuer !== undefined && known.issuer !== known.subject;
@@ -87,11 +87,11 @@ function isMadeByRotation({ issuer }: Signer, known: LastKnown): boolean {
 const madeByRotation = /@\d+$/;
 
 /**
- * The CA that a signer was last, by what is left of it: its own certificate where that can be used, or is known to be its
- * own; the CA of its youngest leaf; the CA of its bundles. Undefined: nobody here knows one.
+ * Returns the last known CA of a signer: its own certificate where that can be used, or is known to be its own; the CA
+ * of its youngest leaf; the CA of its bundles. Undefined: no artefact here knows a CA.
  */
 function lastKnown({ artefact, fact, facts, resolved, now }: Case<Signer>): LastKnown | undefined {
-  // The content of another signer, or a leaf of it, that somebody has put here says nothing of this one.
+  // The content of another signer, or a leaf of it, put here by mistake, proves nothing about this signer.
   const signers = resolved.artefacts.filter((one) => one.kind === 'signer');
   const isOfAnother = (one: CertificateFacts): boolean =>
     signers.some((other) => other.name !== artefact.name && isOwnName(other, one));
@@ -110,12 +110,12 @@ function lastKnown({ artefact, fact, facts, resolved, now }: Case<Signer>): Last
   if (own !== undefined && (isUsable || isKnown(own) || isOwnName(artefact, own))) return own;
   const by = leaf && signerOfLeaf(leaf);
   if (by !== undefined) return by;
-  // A leaf that has ended still says its name; while its CA is blocked it is not renewed.
+  // An expired leaf still names its issuer; while its CA is blocked it is not renewed.
   const byLeaf = leaf && { subject: leaf.issuer };
   return inBundles.find((one) => isOwnName(artefact, one)) ?? inBundles[0] ?? own ?? byLeaf;
 }
 
-/** A leaf of this signer, a bundle that must hold it, or what is made of these. */
+/** Whether a leaf of this signer, a bundle that must hold it, or a composition of these could not be read. */
 function isUnread({ artefact, facts, resolved: { artefacts } }: Case<Signer>): boolean {
   const bundles = bundlesFor(artefacts, artefact);
   const leaves = artefacts.filter((one) => 'issuer' in one && one.issuer === artefact.name);
@@ -136,13 +136,13 @@ function youngestLeaf(
 }
 
 /**
- * The CAs in the bundles that must hold this signer, the youngest first; where nothing is left of these, those in what is
- * made of them. Without those of others: of signers beside it in the same bundle, and of other bundles that are inputs, too.
+ * The CAs in the bundles that must hold this signer, the youngest first; where these are empty, the CAs in their
+ * compositions. Without foreign CAs: CAs of signers in the same bundle, and of further bundles that are inputs, too.
  */
 function bundled(artefact: Signer, artefacts: readonly ResolvedArtefact[], facts: Facts): readonly CertificateFacts[] {
   const bundles = bundlesFor(artefacts, artefact);
   const signers = artefacts.filter((one) => one.kind === 'signer').filter(({ name }) => name !== artefact.name);
-  // An adopted CA is that of several signers.
+  // Several signers share an adopted CA.
   const others = signers.filter((one) => one.adoptedFrom === undefined || one.adoptedFrom !== artefact.adoptedFrom);
   const heldIn = (rows: readonly ResolvedArtefact[]): readonly CertificateFacts[] =>
     rows.flatMap((one) => certificatesOf(facts.get(one.name)));
@@ -164,7 +164,7 @@ function bundled(artefact: Signer, artefacts: readonly ResolvedArtefact[], facts
   return nearest.length > 0 ? nearest : left(madeOf(artefacts, bundles), artefacts.filter(isElsewhere));
 }
 
-/** By the name that rotation gives to this one (issue.ts, signerName). */
+/** Whether the CA has the name that rotation gives to this signer (issue.ts, signerName). */
 function isOwnName({ name, location, commonName }: Signer, known: CertificateFacts): boolean {
   const place = location.kind === 'secret' ? `${location.namespace}_${location.name}` : name;
   // A name without a time is nobody's own: kubeadm's CAs are called as their artefacts here.

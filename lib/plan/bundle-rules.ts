@@ -1,6 +1,6 @@
-// When a CA bundle or a composed bundle is rewritten. Pure.
-// Trust is never lost by accident: a bundle keeps the former certificates of its signers until they expire, and a
-// composed bundle keeps its own while one of its inputs has been lost.
+// When a CA bundle or a composed bundle is rewritten. Pure. Trust is never lost by accident: a bundle keeps the former
+// certificates of its signers until they expire, and a composed bundle keeps its own while any of its inputs has been
+// lost.
 import type { CaBundle, ComposedBundle, Copy, Resolved } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { blocked, bring, type Case, decide, earliest, type Expected, type Fault, type Faulty } from './decision.ts';
@@ -10,16 +10,16 @@ import { afterPart, partSettles, settled, settlesAt } from './settling.ts';
 import { type CertificateFacts, clockSkewMs, hasEnded } from '../pki/certificate.ts';
 import { usableCertificates } from './facts.ts';
 
-/** A bundle with what its signers will hold. */
+/** A bundle with the future content of its signers. */
 interface BundleCase extends Case<CaBundle> {
   readonly present: ReadonlySet<string>;
   /** Signers that are regenerated. */
   readonly renewed: readonly string[];
-  /** The certificates of the others, where these are valid. */
+  /** The certificates of all other signers, where these are valid. */
   readonly live: readonly { readonly name: string; readonly print: string }[];
 }
 
-/** Holds the live certificate of each of its signers, and the former ones until they expire. */
+/** Judges a bundle: it holds the live certificate of each of its signers, and the former ones until they expire. */
 export function judgeBundle(given: Case<CaBundle>): Verdict {
   const { artefact, fact, expected, now } = given;
   const present = validNow(fact, now);
@@ -30,7 +30,7 @@ export function judgeBundle(given: Case<CaBundle>): Verdict {
     return print !== undefined && state?.trusted.has(print) === true ? [{ name, print }] : [];
   });
   const at: BundleCase = { ...given, present, renewed, live };
-  // Of one that is renewed with its own key, what the old certificate has signed verifies under the new.
+  // Certificates signed by the old certificate of a signer renewed with its own key verify under the new one.
   const former = renewed.flatMap((name) => [...(expected.get(name)?.trusted ?? [])]);
   const leaves = {
     trusted: new Set([...present, ...live.map(({ print }) => print), ...former]),
@@ -67,7 +67,8 @@ function signerMissing(at: BundleCase): Finding | undefined {
 }
 
 /**
- * The owner also clears certificates away that have ended by the clock of every machine; otherwise they are harmless and stay.
+ * Finds expired certificates, which only the owner removes once they have expired by the clock of every machine;
+ * otherwise they are harmless and stay.
  */
 function holdsExpired({ fact, policy, now }: Case): Fault | undefined {
   const all = policy.kind === 'BeforeExpiry' ? usableCertificates(fact) : [];
@@ -76,7 +77,7 @@ function holdsExpired({ fact, policy, now }: Case): Fault | undefined {
   return { reason: 'ExpiredInBundle', message: `it holds ${old} expired certificate(s)` };
 }
 
-/** `from`: what it is made of. */
+/** `from`: its inputs. */
 export function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readonly string[] = []): Verdict {
   const { fact, facts, now } = at;
   const certificates = usableCertificates(fact);
@@ -99,21 +100,21 @@ function nothingToHold({ expected, now }: Case, parts: readonly string[], { mess
   return (isByHand ? bring : blocked)('SignerUnusable', told, laterMs(now, lookAgainMs));
 }
 
-/** A composed bundle with what its inputs will hold. */
+/** A composed bundle with the future content of its inputs. */
 interface ComposedCase extends Case<ComposedBundle> {
   readonly renewed: readonly string[];
-  /** Inputs of whose certificates it lacks some. */
+  /** Inputs of which it lacks certificates. */
   readonly lacking: readonly string[];
   readonly leaves: Pick<Expected, 'trusted' | 'newFrom'>;
 }
 
-/** Holds every valid certificate of its inputs. */
+/** Judges a composed bundle: it holds every valid certificate of its inputs. */
 export function judgeComposedBundle(given: Case<ComposedBundle>): Verdict {
   const { artefact, fact, expected, now } = given;
   const present = validNow(fact, now);
   const { inputs } = artefact;
   const states = inputs.map((name) => expected.get(name) ?? nothing);
-  // An input that was lost held former certificates which may be here alone now: then they stay.
+  // A lost input held former certificates which may be here alone now: then they stay.
   const kept = inputs.some((name) => isLost(given, name)) ? present : [];
   const leaves = {
     trusted: new Set([...kept, ...states.flatMap(({ trusted }) => [...trusted])]),
@@ -135,7 +136,7 @@ function nothingFromInputs(at: ComposedCase): Verdict | undefined {
   return awaitingExternal(at, at.artefact.inputs, nothingToHold(at, at.artefact.inputs, fault));
 }
 
-/** What is only cleared of expired certificates, or put in order, brings nothing new to where they are not. */
+/** Whether a rewrite adds certificates; removing expired certificates, or sorting, does not count. */
 const brings = ({ leaves, lacking }: ComposedCase): boolean => leaves.newFrom.size + lacking.length > 0;
 
 function inputSettles(at: ComposedCase): Verdict | undefined {
@@ -159,7 +160,7 @@ function inputUnread({ artefact, facts, now, fault }: Faulty<ComposedCase>): Ver
   return unread === undefined ? undefined : cannotCompose(fault, unread, now);
 }
 
-/** Whether an input is about to be rewritten only its signers tell. */
+/** Only its signers show whether an input is about to be rewritten. */
 function signerOfInputUnread(at: Faulty<ComposedCase>): Verdict | undefined {
   const { artefact, facts, resolved, fault } = at;
   const unsure = artefact.inputs.flatMap((name) => {
@@ -172,7 +173,7 @@ function signerOfInputUnread(at: Faulty<ComposedCase>): Verdict | undefined {
   return until && afterPart(unsure[0] ?? '', until, fault);
 }
 
-/** Whether an input has nothing usable. One that others maintain may be absent. */
+/** Whether an input has nothing usable. An external one may be absent. */
 function isLost({ facts, resolved }: Case<ComposedBundle>, name: string): boolean {
   const fact = facts.get(name);
   return fact?.state === 'absent' ? !isExternal(resolved, name) : usableCertificates(fact).length === 0;
@@ -183,15 +184,15 @@ export const isExternal = ({ artefacts }: Resolved, name: string): boolean => {
   return artefact !== undefined && originalOf(artefacts, artefact)?.kind === 'external';
 };
 
-/** Looked for sooner than usual where one of these is external: others may bring something valid at any moment. */
+/** Marks for a shorter recheck where an input is external: its owner may bring something valid at any moment. */
 export function awaitingExternal({ resolved }: Case, from: readonly string[], verdict: Verdict): Verdict {
   return from.some((name) => isExternal(resolved, name)) ? { ...verdict, awaits: true } : verdict;
 }
 
 /**
- * Whether nobody else is at work who would take over what is external: he would not have left what has expired, here or
- * beside it, for longer than his grace. Nothing valid is taken away so: what holds more than its parts may be the work of
- * another one of us, who has read them later.
+ * Whether no other controller seems to manage external inputs: it would not have left expired certificates, in this
+ * artefact or its neighbours, for longer than its grace. Nothing valid is removed this way: content beyond its parts
+ * may be written by another instance of this program, which has read them later.
  */
 export function followsAtOnce(at: Case, from: readonly string[], brought: ReadonlySet<string>): boolean {
   const { fact, resolved, policy, now, unattended = false } = at;

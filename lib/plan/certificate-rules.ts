@@ -1,6 +1,6 @@
-// When a pair (a signer or a leaf certificate with its key) is renewed, and what stands in the way of that. Pure.
-// Two policies: OnlyWhenExpired touches what is absent, broken, expired or untrusted; BeforeExpiry also renews ahead of
-// time (refresh-rules.ts).
+// When a pair (a signer or a leaf certificate with its key) is renewed, and the obstacles to that. Pure. Two policies:
+// OnlyWhenExpired touches absent, broken, expired or untrusted pairs; BeforeExpiry also renews ahead of time
+// (refresh-rules.ts).
 import type { ResolvedArtefact, ResolvedSigner, ResolvedTarget } from '../inventory/model.ts';
 import { bundlesAbove, madeOf } from '../inventory/order.ts';
 import { isFile, isMadeHere } from '../inventory/places.ts';
@@ -71,7 +71,7 @@ export function judgeTarget(at: Case<ResolvedTarget>): Verdict {
     renewal: renewed,
   });
   const unknown = at.artefact.namesUnknown;
-  // What is there is the declaration of a `present` one.
+  // The present certificate is the declaration of a `present` target.
   if (unknown === undefined || verdict.action !== 'keep' || at.artefact.template === 'present') return verdict;
   const message = `${verdict.message}; whether it holds all its names is not known, because ${unknown}`;
   const recheckAt = earliest(verdict.recheckAt, laterMs(at.now, lookAgainMs));
@@ -123,17 +123,17 @@ function healthy(at: PairCase): Verdict {
   return isAhead ? { ...verdict, renewsAt } : verdict;
 }
 
-/** Unless the clock is in doubt: that is looked at after all else that may be wrong with it (`undated`). */
+/** Finds a future notBefore, unless the clock is in doubt: `undated` reports that after all other faults. */
 export function notYetValid(at: PairCase, certificate: CertificateFacts): Finding | undefined {
   const { now } = at;
   const { notBefore } = certificate;
   if (notBefore <= now || undated(at, certificate) !== undefined) return undefined;
   const message = `it is not valid before ${notBefore.toISOString()}`;
-  // A few minutes are another machine's clock: it becomes valid by itself.
+  // A few minutes are the skew of another machine's clock: it becomes valid by itself.
   return isSoon(notBefore, now) ? keep('NotYetValid', message, notBefore) : { reason: 'NotYetValid', message };
 }
 
-/** It begins in the future, or our clock is behind: nobody knows. */
+/** Blocks a certificate that begins in the future where our clock may be behind. */
 export function undated({ artefact, clock, now }: PairCase, certificate: CertificateFacts): Verdict | undefined {
   const { notBefore } = certificate;
   const isMine = artefact.kind === 'target' || isMadeHere(artefact);
@@ -154,11 +154,12 @@ export function expired(at: PairCase, certificate: CertificateFacts): Finding | 
 
 function hostnameMissing({ artefact }: PairCase, { hostnames }: CertificateFacts): Fault | undefined {
   if (artefact.kind !== 'target' || artefact.usage === 'client') return undefined;
-  // Go reads no name from a common name: a client accepts no server without alternative names (crypto/x509, VerifyHostname).
+  // Go reads no name from a common name: a client accepts no server without alternative names (crypto/x509,
+  // VerifyHostname).
   if (hostnames.length === 0 && artefact.hostnames.length > 0) {
     return { reason: 'HostnameMissing', message: 'it holds no host name and no address (subject alternative names)' };
   }
-  // What is there is the declaration then: names that people added or took away by hand stay as they are.
+  // The present certificate is the declaration then: names that people added or removed by hand stay.
   const wanted = artefact.template === 'present' ? (artefact.demandedHostnames ?? []) : artefact.hostnames;
   const missing = uncoveredHostnames(wanted, hostnames);
   if (missing.length === 0) return undefined;
@@ -176,8 +177,8 @@ function renewed(at: Faulty<PairCase>): Verdict {
 }
 
 /**
- * What must hold the issuer before it signs. While a leaf still works, its readers must be able to check its successor
- * first: they may read a bundle composed of the issuer's own, or a copy.
+ * Artefacts that must hold the issuer before it signs. While a leaf still works, its readers must be able to verify its
+ * successor first: they may read a composition or a copy of the issuer's bundle.
  */
 function readersOf({ artefact, fact, resolved, now }: PairCase): readonly ResolvedArtefact[] {
   const bundles = bundlesAbove(resolved.artefacts, artefact);
@@ -186,11 +187,11 @@ function readersOf({ artefact, fact, resolved, now }: PairCase): readonly Resolv
   return works ? [...bundles, ...madeOf(resolved.artefacts, bundles)] : bundles;
 }
 
-/** Of what others have made the name that it has; a declared one is a guess. */
+/** Name of the certificate to bring: a foreign certificate's present name; a declared one is a guess. */
 const nameToBring = ({ mayBeOfOthers, commonName }: ResolvedTarget, fact: PairCase['fact']): string | undefined =>
   (mayBeOfOthers === true && certificatesOf(fact)[0]?.commonName) || commonName;
 
-/** What still works is left alone; it is said beforehand, because nobody here can renew it. */
+/** Keeps a leaf that still works, and reports early that it cannot be renewed here. */
 function keyOfIssuerElsewhere(at: Faulty<PairCase>): Verdict | undefined {
   const { artefact, facts, now, fault } = at;
   const { issuer } = artefact;
@@ -220,7 +221,7 @@ function issuerCannotSign({ artefact: { issuer }, expected, now, fault }: Faulty
   return (signer?.byHand === true ? bring : blocked)('SignerUnusable', told, until);
 }
 
-/** What it signed would be refused, too: a person chooses another CA, or other names. */
+/** Readers would refuse the new certificate, too: a person chooses another CA, or other names. */
 function issuerMayNotName(at: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
   const { artefact, expected, fact, now, fault } = at;
   const signer = expected.get(artefact.issuer ?? '');
@@ -248,7 +249,7 @@ function issuerUnknownToReaders(at: Faulty<PairCase>): Verdict | undefined {
   return blocked('SignerMissingFromBundle', `${fault.message}; ${state}`, until);
 }
 
-/** A renewal keeps the names of the certificate that is there, or of its backup; without both there are none to go by. */
+/** A renewal keeps the names of the present certificate, or of its backup; without both it has no names. */
 function namesUnknown({ artefact, fact, now, fault }: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
   if (artefact.namesUnknown === undefined || hasNamesToKeep(artefact, fact)) return undefined;
   const message = `${fault.message}; its names are not known, because ${artefact.namesUnknown}`;
@@ -262,7 +263,7 @@ function hasNamesToKeep({ template }: ResolvedTarget, fact: PairCase['fact']): b
   return (fact.state !== 'absent' && fact.state !== 'broken') || fact.madeFromNothing !== true;
 }
 
-/** A kubeconfig that has to be made from nothing names a server; without one each attempt would be refused. */
+/** A kubeconfig without any template must name a server; without one each attempt would be refused. */
 function serverUnknown({ artefact, fact, resolved, now, fault }: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
   const { location } = artefact;
   if (location.kind !== 'kubeconfig' || resolved.endpoints?.[location.endpoint] !== undefined) return undefined;

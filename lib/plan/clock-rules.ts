@@ -1,6 +1,6 @@
-// Whether this machine's clock may be believed when something is to be signed. Pure.
-// A certificate made at a wrong time is worse than an expired one: made too early it cannot be used after the clock is
-// set, made too late it lives shorter or longer than it should.
+// Whether this machine's clock may be trusted for signing. Pure. A certificate made at a wrong time is worse than an
+// expired one: made too early it cannot be used after the clock is set, made too late it lives shorter or longer than
+// it should.
 import { isMadeHere as isSignerMadeHere } from '../inventory/places.ts';
 import { durationText } from '../duration.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
@@ -8,28 +8,28 @@ import { backDatedMs, type CertificateFacts, clockSkewMs } from '../pki/certific
 import { certificateOf, type Facts, isClosed } from './facts.ts';
 import type { Reason } from './reasons.ts';
 
-/** What is known about this machine's clock. */
+/** Facts about this machine's clock. */
 export interface ClockFacts {
-  /** The program was built then: no correct clock shows an earlier time. */
+  /** Build time of the program: no correct clock shows an earlier time. */
   readonly builtAt: Date;
-  /** Whether something on this machine says that its clock is synchronised. */
+  /** Whether a source on this machine reports that its clock is synchronised. */
   readonly synchronised: boolean;
   /** Until then nothing is signed, because the clock has just jumped. */
   readonly settlesAt?: Date;
   /**
-   * Fingerprints of certificates that this process has made while nothing confirmed its clock, which may have been set
-   * since: they only repeat what it showed.
+   * Fingerprints of certificates that this process has made with an unconfirmed clock, which may have been set since:
+   * they only repeat its time.
    */
   readonly made?: ReadonlySet<string>;
-  /** Of other machines, as they have just been seen; none where none was asked. */
+  /** Clocks of other machines, just read; none where none was read. */
   readonly others?: readonly OtherClock[];
 }
 
-/** The clock of another machine, which has written the time while we looked. */
+/** Clock of another machine, which has written the time while we read it. */
 export interface OtherClock {
-  /** For messages: which machine, and where it wrote. */
+  /** Source for messages: which machine, and where it wrote. */
   readonly of: string;
-  /** By how much our clock is at least ahead of it, milliseconds; negative: behind. */
+  /** Least lead of our clock over it, milliseconds; negative: our clock is behind. */
   readonly aheadMs: number;
 }
 
@@ -40,7 +40,7 @@ interface ClockVerdict {
 }
 
 export interface ClockInput {
-  /** Whose certificates, with their facts, say something of the clock, too. */
+  /** Artefacts whose certificates are evidence of the clock, too. */
   readonly resolved?: Resolved;
   readonly facts?: Facts;
   readonly clock: ClockFacts;
@@ -56,8 +56,8 @@ const longestOffMs = 10 * 365 * 24 * 3_600_000;
 const lookAgainMs = 30_000;
 
 /**
- * Who is this much behind us refuses what we sign, although it begins `backDatedMs` early, for longer than machines have
- * to bear with each other (`clockSkewMs`). As much apart in the other direction, what we sign ends early for them.
+ * A machine whose clock is this much behind ours refuses our certificates, although they begin `backDatedMs` early, for
+ * longer than machines have to tolerate (`clockSkewMs`). For one as far ahead of ours, our certificates expire early.
  */
 const mostApartMs = backDatedMs + clockSkewMs;
 
@@ -106,12 +106,13 @@ export function judgeClock(input: ClockInput): ClockVerdict | undefined {
   return undefined;
 }
 
-/** Whether somebody says that the clock is right. Pure. */
+/** Whether any source confirms that the clock is right. Pure. */
 export const isConfirmed = (clock: ClockFacts, now: Date): boolean => clock.synchronised || hear(clock, now).confirmed;
 
 /**
  * Why a certificate of ours that begins in the future is no reason to sign; undefined: it is wrong, and not the clock.
- * Machines that reissue it by a clock that is behind, and by one that is right, would overwrite each other for ever. Pure.
+ * Two machines, one with a clock that is behind and one with a correct clock, would reissue it and overwrite each other
+ * for ever. Pure.
  */
 export function doubt({ notBefore, fingerprint }: CertificateFacts, clock: ClockFacts, now: Date): string | undefined {
   if (clock.made?.has(fingerprint) === true || isConfirmed(clock, now)) return undefined;
@@ -121,11 +122,11 @@ export function doubt({ notBefore, fingerprint }: CertificateFacts, clock: Clock
 
 interface Heard {
   readonly confirmed: boolean;
-  /** It says that our clock is wrong, and no other says that it is right. */
+  /** Clock that contradicts ours, where none agrees with ours. */
   readonly against?: OtherClock;
 }
 
-/** What the clocks of other machines say of ours. When these differ from each other, they say nothing. */
+/** Compares our clock with the clocks of other machines. Where these contradict each other, they prove nothing. */
 function hear(clock: ClockFacts, now: Date): Heard {
   const others = (clock.others ?? []).filter((other) => isPossible(other, clock, now));
   const agrees = others.some(({ aheadMs }) => Math.abs(aheadMs) <= clockSkewMs);
@@ -135,8 +136,9 @@ function hear(clock: ClockFacts, now: Date): Heard {
 }
 
 /**
- * A clock that shows a time before this program was built is wrong, whatever ours shows, and so very likely is one that
- * shows ten years after it, unless ours does, too: its machine may lead for long, and must not keep us from recovering.
+ * Whether another clock can be right. A clock that shows a time before this program was built is wrong, whatever ours
+ * shows, and so very likely is a clock that shows ten years after it, unless ours does, too: its machine may be the
+ * leader for long, and must not keep us from recovering.
  */
 function isPossible({ aheadMs }: OtherClock, { builtAt }: ClockFacts, now: Date): boolean {
   const shown = now.getTime() - aheadMs;
@@ -150,8 +152,8 @@ interface Early {
 }
 
 /**
- * Certificates that were made on a clock which is ahead of ours: two, because of one somebody else may have wanted it so.
- * Only those count that are made by this inventory: what others bring may begin whenever they like.
+ * Certificates that were made on a clock which is ahead of ours: two, because a single one may be dated so on purpose.
+ * Only those made by this inventory count: external ones may begin at any time.
  */
 function fromTheFuture({ resolved, facts = new Map(), clock, now }: ClockInput): readonly Early[] {
   const found = new Map<string, Early>();
@@ -168,7 +170,7 @@ function fromTheFuture({ resolved, facts = new Map(), clock, now }: ClockInput):
 
 function isMadeHere(artefact: ResolvedArtefact, facts: Facts): boolean {
   if (artefact.kind === 'signer') return isSignerMadeHere(artefact);
-  // A self-signed one is verified by nobody, and must not keep the others from being healed.
+  // A self-signed certificate is not verified by any reader, and must not keep the rest from being repaired.
   if (artefact.kind !== 'target' || artefact.issuer === undefined || artefact.rotatedBy !== undefined) return false;
   return !isClosed(facts.get(artefact.issuer));
 }

@@ -1,7 +1,7 @@
-// When a copy follows its original: at once, or where what it holds must be trusted before it is used (`promoteAfter`), at
-// its promotion time while what the copy holds still works. Pure.
-// The rule of promotion is that of cluster-kube-controller-manager-operator (targetconfigcontroller.go, ManageCSRSigner);
-// what is added to it is that nothing is promoted which cannot be used, or which readers do not know yet.
+// When a copy follows its original: immediately, or, where its content must be trusted before it is used
+// (`promoteAfter`), at its promotion time while the copy's present content still works. Pure. The rule of promotion is
+// taken from cluster-kube-controller-manager-operator (targetconfigcontroller.go, ManageCSRSigner), with two additions:
+// nothing is promoted that cannot be used, or that readers do not know yet.
 import { durationText } from '../duration.ts';
 import type { Copy, DurationMs, IssuedPair, ResolvedArtefact } from '../inventory/model.ts';
 import { bundlesFor, madeOf, originalOf } from '../inventory/order.ts';
@@ -17,7 +17,7 @@ import { type ArtefactFacts, certificateOf, isValid } from './facts.ts';
 import { expiryWithGrace, isOwner } from './refresh-rules.ts';
 import { holds, notTrusted } from './trust-rules.ts';
 
-/** Holds the same bytes as its original. */
+/** Judges a copy that holds the same bytes as its original. */
 export function judgeCopy(at: Case<Copy>): Verdict {
   const { artefact, expected } = at;
   if (artefact.promoteAfter !== undefined) return judgePromotion(at, artefact.promoteAfter);
@@ -34,7 +34,7 @@ function originalRewritten(at: Case<Copy>): Fault | undefined {
   return renewed === undefined ? undefined : { reason: 'OriginalDiffers', message: `${renewed} is rewritten` };
 }
 
-/** Where others maintain the original, what is here stays until they bring it. */
+/** Keeps the copy of an external original until its owner brings that. */
 function originalUnusable({ artefact, fact, facts, resolved, now }: Case<Copy>): Verdict | undefined {
   const from = facts.get(artefact.of);
   if (from?.state === 'present' && from.emptied === undefined) return undefined;
@@ -69,7 +69,7 @@ function differs(at: Case<Copy>): Finding {
   return settled(at, [artefact.name, artefact.of], fault);
 }
 
-/** Whether a copy holds what its original holds; of a signer only its own certificate is copied. */
+/** Whether a copy has the content of its original; only the signer's own certificate is copied from its file. */
 function isSameAs(copy: ArtefactFacts, from: ArtefactFacts | undefined, kind: ResolvedArtefact['kind']): boolean {
   if (copy.state !== 'present' || from?.state !== 'present') return false;
   if (kind !== 'signer') return copy.digest === from.digest;
@@ -77,12 +77,12 @@ function isSameAs(copy: ArtefactFacts, from: ArtefactFacts | undefined, kind: Re
   return others.length === 0 && first !== undefined && first.fingerprint === from.certificates[0]?.fingerprint;
 }
 
-/** A copy, what is to be promoted to it, and who must know that first. */
+/** A copy, its source, and the bundles that must know the source first. */
 interface Promotion extends Case<Copy> {
   readonly promoteAfter: DurationMs;
-  /** What the copy is in the end a copy of, in the copy's place. */
+  /** The original at the root of the chain of copies, in the copy's place. */
   readonly pair: IssuedPair;
-  /** What the copy would hold. */
+  /** New content of the copy. */
   readonly source: {
     readonly name: string;
     readonly fact: ArtefactFacts | undefined;
@@ -90,13 +90,13 @@ interface Promotion extends Case<Copy> {
   };
   /** The bundles that hold the original, or its signer. */
   readonly bundles: readonly ResolvedArtefact[];
-  /** With what is composed of them, or copied. */
+  /** These bundles, with their compositions and copies. */
   readonly readers: readonly ResolvedArtefact[];
-  /** Why what the copy holds cannot be used, or not for long; undefined: it can. */
+  /** Why the copy's present content cannot be used, or not for long; undefined: it can. */
   readonly held: Finding | undefined;
 }
 
-/** Holds the same bytes as its original, once that may be used. */
+/** Judges a copy that holds the same bytes as its original, once the original may be used. */
 function judgePromotion(given: Case<Copy>, promoteAfter: DurationMs): Verdict {
   const { artefact, now, resolved } = given;
   const from = originalOf(resolved.artefacts, artefact);
@@ -112,7 +112,7 @@ function judgePromotion(given: Case<Copy>, promoteAfter: DurationMs): Verdict {
   return decide(at, { checks, otherwise: promotionDue, renewal: promoted });
 }
 
-/** It cannot be used any more: its original comes in its place as soon as that can be. */
+/** The present content cannot be used any more: the original replaces it as soon as possible. */
 function heldUnusable(at: Promotion): Finding | undefined {
   const { held, bundles } = at;
   if (held === undefined || isVerdict(held)) return undefined;
@@ -153,11 +153,11 @@ function promotionDue(at: Promotion): Finding {
   return isVerdict(finding) ? finding : { ...finding, message: `${told}, which is ${durationText(promoteAfter)} old` };
 }
 
-/** Looked at again then, or when the judgement of what the copy holds changes. */
+/** Rechecked then, or when the judgement of the copy's present content changes. */
 const whileHeld = (at: Promotion, until: Date): Date =>
   earliest(until, at.held !== undefined && isVerdict(at.held) ? at.held.recheckAt : endOf(at));
 
-/** Its original, or where that is a copy which is rewritten, what that will hold. */
+/** Returns its original, or the new content of that original where it is a copy that is rewritten. */
 function sourceOf({ artefact, facts, expected, resolved }: Case<Copy>): Promotion['source'] {
   for (let name = artefact.of; ;) {
     const from = resolved.artefacts.find((one) => one.name === name);
@@ -180,8 +180,8 @@ const isSame = ({ fact, source, pair }: Promotion): boolean =>
   source.expected?.renewed !== true && isSameAs(fact, source.fact, pair.kind);
 
 /**
- * When the promotion is due; undefined when nothing there tells its age. Who only recovers leaves it to the owner first,
- * as it does at the end of a certificate.
+ * Time of the promotion; undefined when no certificate shows its age. Without ownership it is left to the owner first,
+ * like an expired certificate.
  */
 function dueAt(at: Promotion): Date | undefined {
   const { source, promoteAfter, pair, policy, now } = at;
@@ -192,7 +192,7 @@ function dueAt(at: Promotion): Date | undefined {
   return certificate === undefined ? undefined : laterMs(madeAt(certificate), wait);
 }
 
-/** Why the original cannot be promoted now: it cannot be used itself, or one of these does not know it. */
+/** Why the original cannot be promoted now: it cannot be used itself, or a reader does not know it. */
 function obstacleOf(at: Promotion, readers: readonly ResolvedArtefact[]): Verdict | undefined {
   const { source, expected, now } = at;
   const { name, fact } = source;
@@ -212,7 +212,7 @@ function obstacleOf(at: Promotion, readers: readonly ResolvedArtefact[]): Verdic
   return blocked('SignerMissingFromBundle', `${without.name} does not hold ${name} yet`, until);
 }
 
-/** Whether a bundle holds the signer that is promoted, or the one that has signed the leaf. */
+/** Whether a bundle holds the promoted signer, or the signer of the promoted leaf. */
 function knows({ pair, source, expected }: Promotion, bundle: Expected | undefined): boolean {
   if (bundle === undefined || source.expected === undefined) return false;
   if (pair.kind === 'signer') return holds(bundle, source.name, source.expected);
@@ -229,7 +229,7 @@ function promoted(at: Faulty<Promotion>): Verdict {
   return renew(at, after, { trusted, newFrom, certificate, newNotAfter });
 }
 
-/** When what the copy holds can no longer be used. */
+/** Time from which the copy's present content cannot be used any more. */
 function endOf(at: Promotion): Date | undefined {
   const certificate = certificateOf(at.fact);
   return certificate === undefined ? undefined : expiryWithGrace({ ...at, artefact: at.pair }, certificate);

@@ -1,4 +1,4 @@
-// What is known about each artefact when a plan is made: plain data, gathered by gather.ts, no keys. Pure.
+// Facts about each artefact when a plan is made: plain data, gathered by gather.ts, no keys. Pure.
 import type { Certificate, CertificateFacts } from '../pki/certificate.ts';
 
 export type ArtefactFacts =
@@ -8,14 +8,15 @@ export type ArtefactFacts =
   | {
       readonly state: 'unavailable';
       readonly message: string;
-      /** No look has been able to read it since then; undefined on a single look. */
+      /** Time since which every pass has failed to read it; undefined in a single pass. */
       readonly since?: Date | undefined;
     }
   /**
-   * There, but not what it should be: broken PEM, an entry missing, a certificate and a key that do not belong
-   * together. `keyAbsent`: the certificate is whole and its key is not on this machine; `keyEncrypted`: of a CA on disk,
-   * only its passphrase opens it. `foreign`: a kubeconfig whose credentials are others', or another document in its place;
-   * neither is ever written. `damaged`: a CA certificate whose own signature is wrong, or that differs in a few bytes from its copies.
+   * There, but not usable: broken PEM, an entry missing, a certificate and a key that do not belong together.
+   * `keyAbsent`: the certificate is whole and its key is not on this machine; `keyEncrypted`: only its passphrase opens
+   * the key of a CA on disk. `foreign`: a kubeconfig with credentials of another owner, or another document in its
+   * place; neither is ever written. `damaged`: a CA certificate whose own signature is wrong, or that differs in a few
+   * bytes from its copies.
    */
   | {
       readonly state: 'broken';
@@ -23,138 +24,138 @@ export type ArtefactFacts =
       readonly isOtherDocument?: true | undefined;
       readonly version: string;
       readonly message: string;
-      /** Of a target that shares its key: whether that can be read all the same. */
+      /** Targets that share their key only: whether that key can be read. */
       readonly hasSharedKey?: boolean;
-      /** Where they can be read all the same. */
+      /** Certificates, where they can be read all the same. */
       readonly certificates?: readonly CertificateFacts[];
-      /** Of a kubeconfig: neither it nor a backup can be gone by, so a new one must name its server. */
+      /** Kubeconfigs only: neither the file nor a backup can serve as a template, so a new one must name its server. */
       readonly madeFromNothing?: true;
-      /** Of files that have just changed: when they did. */
+      /** Change time of files that have just changed. */
       readonly since?: Date | undefined;
-      /** Of a signer whose certificate cannot be used: what copies of it say. */
+      /** Signers whose certificate cannot be used only: the evidence of its copies. */
       readonly copies?: SignerCopies | undefined;
     }
   | {
       readonly state: 'present';
       readonly version: string;
-      /** In the order of the file; of a signer its own in front, wherever it stands. Empty for a key pair or an opaque object. */
+      /** Certificates in file order; a signer's own in front, wherever it is. None for a key pair or opaque object. */
       readonly certificates: readonly CertificateFacts[];
-      /** Of a signer whose own certificate is not the first of its file: the subject of that. */
+      /** Signers only: subject of the first certificate of the file, where it is not the signer's own. */
       readonly precededBy?: string;
       /** SHA-256 over the entries: equal for a copy and its original. */
       readonly digest: string;
-      /** Of a kubeconfig: fingerprints of the CA certificates by which it knows its server; undefined where it names none. */
+      /** Kubeconfigs only: fingerprints of the CA certificates for its server; undefined where it names none. */
       readonly authorities?: readonly string[] | undefined;
       /**
-       * When the last of them ends, where none has the subject or the key of the kubeconfig's own signer: it knows its
-       * server by a CA of others, say that of a load balancer.
+       * Latest notAfter of these CAs, where none has the subject or the key of the kubeconfig's own signer: its server
+       * has a foreign CA, for example a load balancer's.
        */
       readonly othersAuthorityEnds?: Date | undefined;
-      /** Of a kubeconfig: the URL of its server. */
+      /** Kubeconfigs only: the URL of its server. */
       readonly server?: string | undefined;
-      /** Of kubeconfigs in one Secret: the server of each, by key of its entry. */
+      /** Kubeconfigs in one Secret only: the server of each, by key of its entry. */
       readonly servers?: Readonly<Record<string, string>>;
-      /** Of a ConfigMap of others without any certificate: what it has in the place of its bundle. */
+      /** External ConfigMaps without any certificate only: their content in the place of the bundle. */
       readonly emptied?: string | undefined;
-      /** They lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
+      /** The CAs lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
       readonly authorityIsForeign?: boolean | undefined;
-      /** Of a signer that has expired or ends soon: what its renewal with its own key goes by. */
+      /** Signers that have expired or expire soon: facts for a renewal with the same key. */
       readonly successor?: SuccessorFacts | undefined;
-      /** Of a signer in files that none of what it is to have signed knows: the evidence against it. */
+      /** Signers in files that match none of the leaves they should have signed: the evidence against the signer. */
       readonly unknownTo?: UnknownAuthority | undefined;
-      /** Of a signer: what holds a copy that differs in a few bytes, where nothing shows which of the two is right. */
+      /** Signers only: artefacts whose copy differs in a few bytes, where nothing shows which of the two is right. */
       readonly differingCopies?: readonly string[] | undefined;
-      /** Content like this (`digest`) has been there at least since then; undefined on a single look, and of files that are older. */
+      /** Time since which every pass found this content (`digest`); undefined in a single pass, and for older files. */
       readonly since?: Date | undefined;
     };
 
-/** Another key has signed all that lies here of a signer. */
+/** Another CA, whose key has signed all leaves of a signer that lie here. */
 export interface UnknownAuthority {
-  /** Artefacts that it has signed. */
+  /** Artefacts that this CA has signed. */
   readonly leaves: readonly string[];
-  /** Its name, by their word. */
+  /** Name of this CA, from the issuer field of the leaves. */
   readonly issuer: string;
-  /** Lower-case hex; undefined where they do not say it. */
+  /** Lower-case hex; undefined where the leaves do not name it. */
   readonly keyId: string | undefined;
-  /** Of its certificate; undefined where that lies nowhere here. */
+  /** Fingerprint of its certificate; undefined where the certificate lies nowhere here. */
   readonly fingerprint?: string | undefined;
   /** An artefact that holds its certificate. */
   readonly heldBy?: string | undefined;
-  /** Its certificate and key are the newest backup of the signer, and valid or not. */
+  /** Its certificate and key are the newest backup of the signer, which is valid or has expired. */
   readonly backup?: 'valid' | 'expired' | undefined;
 }
 
-/** Why no copy is put back: they are not the same, or have expired and what is here has not, or no leaf knows their name. */
+/** Why no copy is put back: copies differ, or expired while ours has not, or no leaf has their name. */
 export type Doubt = 'different' | 'ended' | 'unnamed';
 
-/** Copies of a signer's certificate that are whole and fit its key, or without its key what it has signed. */
+/** Copies of a signer's certificate that are whole and fit its key, or, without its key, the leaves it has signed. */
 export interface SignerCopies {
-  /** The one that was there. */
+  /** The certificate that was there before. */
   readonly certificate?: CertificateFacts | undefined;
-  /** Artefacts that hold one, and `its backup`. */
+  /** Artefacts that hold a copy, and `its backup`. */
   readonly from: readonly string[];
-  /** Why none of them is known to have been there. */
+  /** Why no copy is known to have been there. */
   readonly doubt?: Doubt | undefined;
   /** Its key is there and can be used. */
   readonly hasKey: boolean;
 }
 
 export interface SuccessorFacts {
-  /** One that is valid now, with the same key: of several the one that ends last. */
+  /** Certificate that is valid now, with the same key; the one with the latest notAfter. */
   readonly newer?: CertificateFacts | undefined;
-  /** Artefacts that hold it. */
+  /** Artefacts that hold this certificate. */
   readonly from: readonly string[];
   /** Artefacts that name the serial number of the signer's certificate. */
   readonly namedBy: readonly string[];
 }
 
-/** Whole but for a key that is elsewhere, or that nobody here can open. */
+/** Whether a pair is whole except for its key, which is elsewhere or encrypted. */
 export const isClosed = (fact: ArtefactFacts | undefined): boolean =>
   fact?.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
 
-/** What can be read, also of something broken: a certificate without its key, the whole blocks of a torn bundle. */
+/** Certificates that can be read, also of broken artefacts: without a key, or the whole blocks of a torn bundle. */
 export const certificatesOf = (fact: ArtefactFacts | undefined): readonly CertificateFacts[] =>
   fact?.state === 'present' || fact?.state === 'broken' ? (fact.certificates ?? []) : [];
 
-/** Of what can be used as it is. */
+/** Certificates of an artefact that is usable. */
 export const usableCertificates = (fact: ArtefactFacts | undefined): readonly CertificateFacts[] =>
   fact?.state === 'present' ? fact.certificates : [];
 
-/** The first of several. */
+/** The first usable certificate. */
 export const certificateOf = (fact: ArtefactFacts | undefined): CertificateFacts | undefined =>
   usableCertificates(fact)[0];
 
-/** Whether it is one that is valid now. */
+/** Whether there is a certificate, and it is valid now. */
 export const isValid = (
   certificate: Pick<CertificateFacts, 'notBefore' | 'notAfter'> | undefined,
   now: Date,
 ): certificate is CertificateFacts =>
   certificate !== undefined && certificate.notBefore <= now && now < certificate.notAfter;
 
-/** By artefact name. */
+/** Facts by artefact name. */
 export type Facts = ReadonlyMap<string, ArtefactFacts>;
 
-/** What is known of the source of one target. */
+/** State of the source of one target. */
 export interface Offer {
-  /** In words: `Secret "default/pair" (kubeconfig "/k")`. */
+  /** Place for messages: `Secret "default/pair" (kubeconfig "/k")`. */
   readonly place: string;
-  /** When it was asked last; a single run is asked about this by the next one, a minute later. */
+  /** Time of the last fetch; a single run leaves it to the next run, a minute later. */
   readonly askedAt?: Date | undefined;
-  /** Undefined: not asked. */
+  /** Undefined: not fetched. */
   readonly answer?: OfferAnswer | undefined;
 }
 
 export type OfferAnswer =
   | { readonly problem: string }
-  /** It is a program, and a dry run runs none. */
+  /** The source is a program, and a dry run runs none. */
   | { readonly problem: string; readonly notRun: true }
   | {
       readonly offered: Certificate;
-      /** What is here, where it is whole. */
+      /** The certificate here, where it is whole. */
       readonly present: Certificate | undefined;
-      /** The CA beside the target on this machine; none where it cannot be read. */
+      /** The CA next to the target on this machine; none where it cannot be read. */
       readonly authorities: readonly Certificate[];
     };
 
-/** By target. */
+/** Offers by target. */
 export type Offers = ReadonlyMap<string, Offer>;

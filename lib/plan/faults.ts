@@ -1,9 +1,9 @@
-// The limit of damage: whatever is thrown while one entry is read or judged is that entry's, and never ends the look at the
-// others. Material that cannot be used is no exception but a fact; what comes here is a fault of this program, and kept so
-// that a log line can name its place in the code.
+// The limit of damage: an error thrown while one entry is read or judged belongs to that entry and never stops the pass
+// over the rest. Unusable material is a fact, not an exception; an error that arrives here is a fault of this program,
+// kept so that a log line can name its place in the code.
 import { errorText } from '../errors.ts';
 
-/** What was thrown, by artefact. */
+/** Errors by artefact. */
 export type Faults = ReadonlyMap<string, unknown>;
 
 export class FaultKeeper {
@@ -15,7 +15,7 @@ export class FaultKeeper {
 
   readonly keep = (artefact: string, err: unknown): void => void this.#faults.set(artefact, err);
 
-  /** What `work` returns, or `instead` of it where it throws. */
+  /** Returns the result of `work`, or of `instead` where it throws. */
   contain<T>(artefact: string, work: () => T, instead: (message: string) => T): T {
     try {
       return work();

@@ -1,8 +1,8 @@
-// Notes a signer that is not the first certificate of its file: kubeadm takes the first of several
-// (kubernetes/kubernetes cmd/kubeadm/app/util/pkiutil, TryLoadCertFromDisk), whatever key lies beside it. Pure.
+// Reports a signer that is not the first certificate of its file: kubeadm takes the first of several
+// (kubernetes/kubernetes cmd/kubeadm/app/util/pkiutil, TryLoadCertFromDisk), whatever key lies next to it. Pure.
 import type { ArtefactFacts } from './facts.ts';
 
-/** Follows a message about it; undefined where it comes first. */
+/** Suffix for a message about the signer; undefined where its certificate comes first. */
 export function precedenceText(fact: ArtefactFacts | undefined): string | undefined {
   const first = fact?.state === 'present' ? fact.precededBy : undefined;
   return (

@@ -1,5 +1,5 @@
-// What sources have answered, as facts for the plan: the pair that is offered beside the one that is here and the CA that
-// must have signed it. Nothing is judged but that the pair is one.
+// The answers of sources, as facts for the plan: the offered pair, the present one, and the CA that must have signed
+// it. Checks only that the pair is a pair.
 import { bounds } from '../bounds.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -15,12 +15,12 @@ export interface PairBytes {
   readonly key: Uint8Array;
 }
 
-/** The source of a target, and what it has answered: a pair, or why it has none. Undefined: it was not asked. */
+/** The source of a target and its answer: a pair, or why it has none. Undefined: it was not fetched. */
 export interface Asked extends Pick<Offer, 'place' | 'askedAt'> {
   readonly answer?: PairBytes | Extract<OfferAnswer, { problem: string }> | undefined;
 }
 
-/** By target. */
+/** Answers by target. */
 export type Sources = ReadonlyMap<string, Asked>;
 
 type Around = Pick<Gathered, 'facts' | 'found'> & { readonly resolved: Resolved };
@@ -66,7 +66,7 @@ export function leafOfPair({ certificate, key }: PairBytes, what: string) {
   throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: its key does not belong to its certificate`);
 }
 
-/** As it is written in the place of the target. */
+/** The pair in the form in which it is written for the target. */
 export function pairMaterial(pair: PairBytes) {
   const entries = { [certificateKey]: pair.certificate, [privateKeyKey]: pair.key };
   return { entries, annotations: {}, certificates: [leafOfPair(pair, 'the pair of its source')] };

@@ -1,4 +1,4 @@
-// Adds to the facts of each signer in files the evidence that another CA has come in its place. Its backup is read only then.
+// Adds to the facts of each signer in files the evidence that another CA has replaced it. Its backup is read only then.
 import type { Resolved } from '../inventory/model.ts';
 import { isFile, isMadeHere } from '../inventory/places.ts';
 import type { Found, Store } from '../store/store.ts';
@@ -14,7 +14,7 @@ interface UnknownSources {
   readonly now: Date;
 }
 
-/** A signer whose evidence cannot be judged stays as it was found. */
+/** Keeps the facts of a signer whose evidence cannot be judged. */
 export async function withUnknownAuthorities(
   facts: Facts,
   sources: UnknownSources,

@@ -1,5 +1,5 @@
-// Reads every artefact and says what is there: the impure step before plan(). The truth is the bytes of certificate and
-// key, not an annotation. A read that fails is a fact too ("unavailable"): from it nothing is concluded.
+// Reads every artefact and reports its state: the impure step before plan(). The truth is the bytes of certificate and
+// key, not an annotation. A failed read is a fact too ("unavailable"): nothing is concluded from it.
 import { notLater } from '../clock.ts';
 import { RecoveryError, errorText } from '../errors.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
@@ -20,40 +20,40 @@ interface GatherInput {
   readonly store: Store;
   readonly now: Date;
   readonly signal: AbortSignal;
-  /** Only artefacts whose location lies there are read; the others are "unavailable". */
+  /** Selects the locations to read; all other artefacts are "unavailable". */
   readonly only?: (location: Location) => boolean;
-  /** The facts of an earlier look: they say since when content has been there. */
+  /** Facts of an earlier pass, which show since when content has been there. */
   readonly previous?: Facts;
   /**
-   * The time when everything has been read. Default: `now`. One late answer may take longer than a contradiction takes to
-   * be believed: what is new is no older than that, so it is always looked at again.
+   * The time when everything has been read. Default: `now`. One late answer may take longer than a contradiction takes
+   * to be believed: new content is no older than that, so it is always read again.
    */
   readonly readAt?: () => Date;
 }
 
 export interface Gathered {
   readonly facts: Facts;
-  /** What was read, for those who carry the plan out. Holds keys: never logged. */
+  /** The entries read, for carrying the plan out. Holds keys: never logged. */
   readonly found: ReadonlyMap<string, Found>;
   /** Errors of reads that failed, by artefact. */
   readonly failures: ReadonlyMap<string, RecoveryError>;
-  /** What was thrown while an entry was read: it counts as broken, and the others are not concerned. */
+  /** Errors thrown while an entry was read: only that entry counts as broken. */
   readonly faults: Faults;
-  /** When all of it had been read: the time to plan for. */
+  /** When everything had been read: the time to plan for. */
   readonly readAt: Date;
   /**
-   * By artefact: the newest backup of a target that is to be made like what was there, where nothing of that can be read
+   * The newest backup, by artefact, of a target that is made like its predecessor, where the predecessor cannot be read
    * any more.
    */
   readonly backups: ReadonlyMap<string, Found>;
-  /** By signer whose certificate cannot be used: the one that was there, or its successor. */
+  /** The former certificate, or its successor, by signer whose certificate cannot be used. */
   readonly signerCopies: ReadonlyMap<string, Certificate>;
 }
 
 export async function gather(input: GatherInput): Promise<Gathered> {
   const keeper = new FaultKeeper();
   const { artefacts } = input.resolved;
-  // What a copy of a pair holds may be another generation, and broken by itself: it is understood as its original is.
+  // The content of a copy of a pair may be another generation, and broken by itself: it is parsed like its original.
   const understood = artefacts.map((one) => (one.kind === 'copy' ? asOriginal(artefacts, one) : one));
   const looks = await Promise.all(understood.map((artefact) => lookAt(artefact, input, keeper)));
   const found = new Map(looks.flatMap(({ artefact, found: there }) => (there ? [[artefact.name, there]] : [])));
@@ -69,7 +69,7 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   for (const artefact of artefacts) {
     const { name } = artefact;
     const fact = related.get(name);
-    // Neither it nor a backup of it can be understood; of a kubeconfig the document may still name the server.
+    // Neither it nor a backup of it can be parsed; the document of a kubeconfig may still name the server.
     const isUnknown = isTemplateLost(artefact, fact) && !backups.has(name);
     const there = found.get(name);
     const isWithoutDocument =
@@ -95,7 +95,7 @@ function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefa
 }
 
 interface Look {
-  /** A copy as what its original is. */
+  /** A copy in the shape of its original. */
   readonly artefact: ResolvedArtefact;
   readonly facts: ArtefactFacts;
   readonly found?: Found;
@@ -129,7 +129,7 @@ async function lookAt(
   );
 }
 
-/** It lies there and cannot be read: like any other damage it is mended, or reported to those who can. */
+/** Broken facts of an artefact that cannot be parsed: like any other damage it is repaired, or reported. */
 const brokenBy = (message: string, { version }: Found): ArtefactFacts => {
   return { state: 'broken', problem: 'unreadable', version, message };
 };
@@ -139,7 +139,7 @@ interface Read {
   readonly readAt: Date;
 }
 
-/** Adds what only the whole shows: who signed what, and since when content has been there. */
+/** Adds the facts that need all artefacts: which CA signed which certificate, and since when content has been there. */
 function relate(looks: readonly Look[], read: Read, keeper: FaultKeeper): Facts {
   const whole = new Map(looks.map(({ artefact, certificates = [] }) => [artefact.name, certificates]));
   const cas = [...whole.values()].flat().filter(({ facts }) => facts.isCa);
@@ -155,7 +155,7 @@ function relate(looks: readonly Look[], read: Read, keeper: FaultKeeper): Facts 
 }
 
 interface Whole extends Read {
-  /** By artefact, its certificates. */
+  /** Certificates by artefact. */
   readonly whole: ReadonlyMap<string, readonly Certificate[]>;
   readonly authorities: ReadonlyMap<string, Certificate>;
 }
@@ -199,28 +199,28 @@ function othersAuthorityEnds(artefact: ResolvedArtefact, { entries }: Found, who
 }
 
 /**
- * Files say themselves how old they are: what a power loss has left needs no time to settle. A date in the future is that
- * of a clock which was wrong.
+ * Returns the change time of files, which show their own age: files left by a power loss need no time to settle. A date
+ * in the future comes from a clock that was wrong.
  */
 function justChanged({ changedAt }: Found, { previous, readAt }: Read): Date | undefined {
   return previous === undefined || changedAt === undefined || changedAt > readAt ? undefined : changedAt;
 }
 
 interface Vouching {
-  /** The intermediate CAs that the leaf's own file brings along. */
+  /** The intermediate CAs in the leaf's own file. */
   readonly brought: readonly Certificate[];
   readonly authority: Certificate;
   readonly now: Date;
 }
 
-/** Whether who trusts no more than `authority` accepts the leaf with what its file brings along. */
+/** Whether a reader that trusts `authority` only accepts the leaf with the intermediates of its file. */
 function isVouchedFor(leaf: Certificate, { brought, authority, now }: Vouching): boolean {
   return brought.length > 0 && verifyChain({ leaf, intermediates: brought, roots: [authority], at: now }).ok;
 }
 
 /**
- * When the last of the known CAs ends, where all are others'. A former CA of ours has the name or the key of the one that
- * signs now.
+ * Latest notAfter of the known CAs, where all are foreign. A former CA of this cluster has the name or the key of the
+ * signer.
  */
 function othersEnd(known: readonly Certificate[], live: Certificate | undefined): Date | undefined {
   if (live === undefined || known.length === 0) return undefined;
@@ -230,7 +230,7 @@ function othersEnd(known: readonly Certificate[], live: Certificate | undefined)
   return new Date(Math.max(...known.map(({ facts }) => facts.notAfter.getTime())));
 }
 
-/** Of each target that is to be like its predecessor, where that cannot be read, the newest backup. */
+/** Newest backup of each target that is made like its predecessor, where the predecessor cannot be read. */
 async function backupsOf(
   facts: Facts,
   { resolved, store }: GatherInput,
@@ -254,7 +254,7 @@ async function backupsOf(
 
 type Unusable = Extract<ArtefactFacts, { readonly state: 'absent' | 'broken' }>;
 
-/** It is to be like its predecessor, and there is none that could be read. */
+/** Whether a target is made like its predecessor, and none can be read. */
 function isTemplateLost(artefact: ResolvedArtefact, fact: ArtefactFacts | undefined): fact is Unusable {
   if (artefact.kind !== 'target' || artefact.template !== 'present') return false;
   if (fact?.state === 'absent') return artefact.presence !== 'optional';

@@ -1,14 +1,14 @@
-// Whether a pair from elsewhere may take the place of the one that is here, or there. Pure.
+// Whether a pair from elsewhere may replace the present pair, on this machine or another. Pure.
 import { unfitness } from '../inventory/fitness.ts';
 import type { ResolvedTarget } from '../inventory/model.ts';
 import type { Certificate, CertificateFacts } from '../pki/certificate.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { announcedPart } from '../well-known.ts';
 
-/** A machine's clock may be behind that of the one that signed. */
+/** A machine's clock may be behind the signer's clock. */
 const skewMs = 5 * 60_000;
 
-/** From when on a successor is looked for: in the last fifth of its life, in which `status` announces the end. */
+/** Whether a successor is searched for: in the last fifth of its life, in which `status` announces the expiry. */
 export function isEnding(
   certificate: Pick<CertificateFacts, 'notBefore' | 'notAfter'> | undefined,
   now: Date,
@@ -22,14 +22,14 @@ export function isEnding(
 interface Offer {
   readonly target: ResolvedTarget;
   readonly offered: Certificate;
-  /** What is in that place, where it can be read. */
+  /** The certificate in that place, where it can be read. */
   readonly present: Certificate | undefined;
-  /** The CA beside the target on this machine; none where it cannot be read. */
+  /** The CA next to the target on this machine; none where it cannot be read. */
   readonly authorities: readonly Certificate[];
   readonly now: Date;
 }
 
-/** Why not, as the end of a sentence; undefined: it may. */
+/** Why the pair may not be used, as the last part of a sentence; undefined: it may. */
 export function offerProblem({ target, offered, present, authorities, now }: Offer): string | undefined {
   const { notAfter, notBefore } = offered.facts;
   if (now >= notAfter) return `it expired at ${notAfter.toISOString()}`;
@@ -37,7 +37,7 @@ export function offerProblem({ target, offered, present, authorities, now }: Off
   if (present !== undefined && notAfter <= present.facts.notAfter) return 'it ends no later than the one that is there';
   const unfit = unfitness(target, offered.facts) ?? namesProblem(target, offered, present);
   if (unfit !== undefined) return unfit;
-  // Anybody can write the name of a CA, and the id of its key: without the CA nobody knows who has signed it.
+  // Any client can write the name of a CA, and the id of its key: without the CA the signature cannot be verified.
   const { issuer } = offered.fields;
   const isFormer = present?.fields.issuer.der.equals(issuer.der) === true;
   const isHere = authorities.some(({ fields: { subject } }) => subject.der.equals(issuer.der));
@@ -48,14 +48,14 @@ export function offerProblem({ target, offered, present, authorities, now }: Off
   return answer.ok ? undefined : `the CA on this machine would not verify it, ${answer.reason}`;
 }
 
-/** It must do for its readers what the one that is there does: another node's pair would not. */
+/** Why the pair does not serve its readers like the present one: another node's pair would not. */
 function namesProblem(target: ResolvedTarget, offered: Certificate, present: Certificate | undefined) {
   if (target.usage !== 'client') {
     const wanted = [...target.hostnames, ...(present?.facts.hostnames ?? [])];
     const missing = wanted.filter((name) => !offered.facts.hostnames.includes(name));
     return missing.length === 0 ? undefined : `it does not name ${[...new Set(missing)].join(', ')}`;
   }
-  // Of another's CA the names are its own: etcdadm puts that of the member in front.
+  // The names of a foreign CA's certificate are its own: etcdadm puts the member's name in front.
   if (target.mayBeOfOthers === true || present === undefined) return undefined;
   const identity = ({ facts: { commonName, organizations } }: Certificate): string =>
     [commonName, ...organizations.toSorted()].join(', ');

@@ -1,12 +1,12 @@
-// Whether a file of CA certificates holds the CAs of those whom its readers meet: a server whose CA is not in it is refused, and
-// so is a client. Pure.
+// Whether a file of CA certificates holds the CAs of the peers of its readers: a server whose CA is not in it is
+// refused, and so is a client. Pure.
 import type { External, ResolvedTarget } from '../inventory/model.ts';
 import { isFile, pathOf } from '../inventory/places.ts';
 import { locationText } from '../store/store.ts';
 import { type Case, validNow } from './decision.ts';
 import { certificateOf, isValid } from './facts.ts';
 
-/** The first target that the readers of the file cannot know, as a sentence; undefined: there is none. */
+/** Returns the first target that the readers of the file cannot verify, as a sentence; undefined: there is none. */
 export function unknownToReaders(at: Case<External>): string | undefined {
   const { resolved, artefact, facts } = at;
   const { location } = artefact;
@@ -28,8 +28,8 @@ export function unknownToReaders(at: Case<External>): string | undefined {
 }
 
 /**
- * The signer of a target that the file does not hold: the entry by which it is renewed, else the issuer by its name. A
- * certificate that is valid shows by its signature who has signed it; one that is to be made gets that of its issuer.
+ * Returns the signer of a target that the file lacks: the entry that renews the target, else the issuer by name. The
+ * signature of a valid certificate shows its signer; a certificate that is to be made gets its issuer's.
  */
 function missingSigner(target: ResolvedTarget, { fact, facts, now }: Case<External>): string | undefined {
   const held = validNow(fact, now);

@@ -1,7 +1,6 @@
-// When kubeconfigs that are kept in one Secret are rewritten: when they hold other credentials than their target, do not
-// know a CA of their bundle, or name another server. Pure.
-// OpenShift's operator composes its own of the same parts (cluster-kube-apiserver-operator
-// pkg/operator/nodekubeconfigcontroller), whenever these differ.
+// When kubeconfigs in one Secret are rewritten: when they hold other credentials than their target, lack a CA of their
+// bundle, or name another server. Pure. OpenShift's operator composes its own kubeconfigs of the same parts
+// (cluster-kube-apiserver-operator pkg/operator/nodekubeconfigcontroller), whenever the parts differ.
 import type { Kubeconfigs } from '../inventory/model.ts';
 import { blocked, type Case, decide, earliest, type Fault, type Faulty, type Finding, idleMs } from './decision.ts';
 import { keep, laterMs, lookAgainMs, renew, renewedOf, soonMs } from './decision.ts';
@@ -10,7 +9,7 @@ import { partSettles, settled, stillUnusable } from './settling.ts';
 import { isValid, usableCertificates } from './facts.ts';
 
 interface KubeconfigsCase extends Case<Kubeconfigs> {
-  /** Of which they are made. */
+  /** Artefacts of which the kubeconfigs are made. */
   readonly parts: readonly string[];
   readonly renewed: readonly string[];
 }
@@ -41,7 +40,7 @@ function otherCredentials(at: KubeconfigsCase): Finding | undefined {
   if (fact.state !== 'present') return undefined;
   const client = expected.get(artefact.client)?.certificate;
   const isSame = fact.certificates.length === 1 && fact.certificates[0]?.fingerprint === client?.fingerprint;
-  // A certificate that has expired takes no place of one that still works.
+  // An expired certificate never replaces a working one.
   if (isSame || client === undefined || (!isValid(client, now) && validNow(fact, now).size > 0)) return undefined;
   const message = `they do not hold the certificate of ${artefact.client}`;
   return differs(at, { reason: 'OriginalDiffers', message });
@@ -79,7 +78,7 @@ function partUnusable({ parts, renewed, facts, now, fault }: Faulty<KubeconfigsC
   return blocked('Unavailable', message, laterMs(now, lookAgainMs));
 }
 
-/** A server that nobody knows now is the one that is there; where there is none, they wait. */
+/** Keeps the present server where the wanted one is unknown now; where there is none, the kubeconfigs wait. */
 function serverUnknown({ artefact, fact, resolved, now, fault }: Faulty<KubeconfigsCase>): Verdict | undefined {
   const { endpoints, endpointsUnknown = 'nobody tells them' } = resolved;
   const there = fact.state === 'present' ? fact.servers : undefined;

@@ -1,4 +1,4 @@
-// A CA that is lost, damaged or about to end where it may not be made anew: it is put back from its copies, else a person
+// A CA that is lost, damaged or about to expire and may not be replaced: it is put back from its copies, else a person
 // brings it. Pure.
 import type { ResolvedSigner, Signer } from '../inventory/model.ts';
 import { isFile, isMadeHere } from '../inventory/places.ts';
@@ -6,15 +6,15 @@ import { blocked, bring, type Case, type Faulty, keep, laterMs, lookAgainMs, ren
 import { type Doubt, isValid } from './facts.ts';
 
 /**
- * The certificate that was there, from its copies (signer-copies.ts). Nothing is signed for that and no other file
- * changes, so it needs no right to make a CA (`owned`) and no clock that is known to be right.
+ * Restores the former certificate from its copies (signer-copies.ts). Nothing is signed and no other file changes, so
+ * it needs neither the right to make a CA (`owned`) nor a confirmed clock.
  */
 export function signerFromCopies(at: Faulty<Case<Signer>>): Verdict | undefined {
   const { artefact, fact, now, fault } = at;
   const copies = fact.state === 'broken' ? fact.copies : undefined;
   const certificate = copies?.certificate;
   if (copies === undefined || certificate === undefined) return undefined;
-  // In the API a signer without its key is regenerated: everybody sees the same object.
+  // In the API a signer without its key is regenerated: every reader sees the same object.
   if (!copies.hasKey && !isFile(artefact.location)) return undefined;
   const message = `${fault.message}; put back as ${copies.from.join(', ')} ${copies.from.length === 1 ? 'has' : 'have'} it`;
   const trusted = new Set(isValid(certificate, now) ? [certificate.fingerprint] : []);
@@ -22,7 +22,7 @@ export function signerFromCopies(at: Faulty<Case<Signer>>): Verdict | undefined 
   return renew({ ...at, fault: { ...fault, message } }, [], leaves, 'putBack');
 }
 
-/** A second machine that does not have it yet looks just like the only one, which has lost it. */
+/** Reports an absent CA: a second machine that lacks it so far looks like the only one, which has lost it. */
 export function onOtherMachines({ artefact, now, fault }: Faulty<Case<Signer>>): Verdict | undefined {
   if (fault.reason !== 'Absent' || typeof artefact.owned !== 'object') return undefined;
   const wanted = 'copy it from another machine or from a backup; where there is no other, run "init render" again';
@@ -35,7 +35,7 @@ const doubts: Readonly<Record<Doubt, (places: string) => string>> = {
   unnamed: (places) => `copy in ${places} has another name than what it has signed knows`,
 };
 
-/** It is not made here, and its copies do not tell what it was. */
+/** Reports a CA that is not made here, where its copies do not show the former certificate. */
 export function damagedForGood({
   artefact,
   fact,
@@ -54,7 +54,7 @@ export function damagedForGood({
   return bring(isDamaged ? reason : 'NotOurs', `${message}; ${wanted}`, laterMs(now, lookAgainMs));
 }
 
-/** Reported of the CA, once: that of what it has signed says only that it waits for this. */
+/** Reported once, for the CA: the message of a leaf only refers to it. */
 export function endingSigner(message: string, until: Date): Verdict {
   const wanted =
     'it is not renewed here, and nothing that it signs outlives it: renew it with the same key, and bring it to every machine';
@@ -73,7 +73,7 @@ export function notMadeHere({
   if (reason === 'RefreshDue' && policy.ahead !== undefined && isFile(artefact.location))
     return endingSigner(message, later);
   if (reason === 'RefreshDue') return keep('NotOurs', `${message}; renew it by hand, it is not made here`, later);
-  // It becomes valid by itself, or with the right time.
+  // It becomes valid in time, or when the clock is corrected.
   if (reason === 'NotYetValid')
     return blocked('NotOurs', `${message}; it is not made here: see that the clock is right`, later);
   const told = `${message}; bring a new one by hand, it is not made here: other machines may have the same one`;

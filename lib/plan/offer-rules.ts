@@ -1,13 +1,13 @@
-// What somebody else has made for a target, and lies in the place that the administrator has named for it (`regen.sources`):
-// when that place is asked, and when what it has comes in the place of what is here. Only where nothing here can renew the
-// target, or long before its end where its source has one that ends later. Nothing is signed for that. Pure.
+// Pairs made elsewhere for a target, in the place that the administrator has named for it (`regen.sources`): when that
+// place is read, and when its pair replaces the present one. Only where nothing here can renew the target, or long
+// before its expiry where the pair of its source is valid longer. Nothing is signed. Pure.
 import { isRecent } from '../clock.ts';
 import type { ResolvedTarget } from '../inventory/model.ts';
 import { type Case, renew, type Verdict } from './decision.ts';
 import { certificateOf } from './facts.ts';
 import { isEnding, offerProblem } from './judge-pair.ts';
 
-/** What still works is no reason to ask a management cluster each minute for months. */
+/** Interval for a target that still works: a management cluster is not polled each minute for months. */
 const askAgainMs = 3_600_000;
 
 export function fromSource(at: Case<ResolvedTarget>, verdict: Verdict): Verdict {
@@ -36,14 +36,14 @@ export function fromSource(at: Case<ResolvedTarget>, verdict: Verdict): Verdict 
 const waiting: ReadonlySet<Verdict['reason']> = new Set(['WarnOnly', 'Postponed', 'ClockUnconfirmed'] as const);
 
 interface Need {
-  /** It does not work as it is. */
+  /** The target does not work now. */
   readonly isUrgent: boolean;
   readonly state: string;
 }
 
-/** Undefined where nobody has to bring anything: what can be renewed here is renewed here. */
+/** Returns undefined where no pair has to be brought: a target that can be renewed here is renewed here. */
 function needOf({ fact, now }: Case<ResolvedTarget>, { action, reason, byHand }: Verdict): Need | undefined {
-  // It is made here, and not now: its window, the Lease, the clock and the administrator's word count for its source, too.
+  // It is made here, but not now: window, Lease, clock and administrator's settings count for its source, too.
   if (waiting.has(reason)) return undefined;
   if (action === 'renew' || (action === 'blocked' && byHand !== true)) return undefined;
   if (fact.state === 'absent') return { isUrgent: true, state: 'it is absent' };
@@ -54,7 +54,7 @@ function needOf({ fact, now }: Case<ResolvedTarget>, { action, reason, byHand }:
   const { notAfter } = certificate;
   if (now >= notAfter) return { isUrgent: true, state: `it expired at ${notAfter.toISOString()}` };
   if (action === 'blocked') return { isUrgent: true, state: 'it cannot be used' };
-  // By the administrator's threshold, or by ours.
+  // Threshold of the administrator, or ours.
   return reason === 'SignerExternal' || isEnding(certificate, now)
     ? { isUrgent: false, state: `it ends at ${notAfter.toISOString()}` }
     : undefined;

@@ -1,5 +1,5 @@
-// What belongs to others in the place of a target: their kubeconfig, another document, a certificate of another CA. It is left
-// as it is, and reported where a person must act. Pure.
+// Foreign material in the place of a target: a kubeconfig with foreign credentials, another document, a certificate of
+// another CA. It is left unchanged, and reported where a person must act. Pure.
 import { otherNode } from '../inventory/fitness.ts';
 import type { ResolvedTarget } from '../inventory/model.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
@@ -20,8 +20,8 @@ import { certificatesOf } from './facts.ts';
 import { nodePrefix } from '../well-known.ts';
 
 /**
- * A kubeconfig whose credentials somebody else keeps, or what is none of its kind: it is never written. Then a person must say
- * what belongs there, and must bring what has expired.
+ * Judges a kubeconfig whose credentials another program maintains, or a document of another kind: neither is ever
+ * written. A person must decide which file belongs there, and must bring a replacement for an expired one.
  */
 export function fileOfOthers({ artefact, fact, now }: Case): Verdict | undefined {
   if (fact.state !== 'broken' || fact.problem !== 'foreign') return undefined;
@@ -41,9 +41,9 @@ export function fileOfOthers({ artefact, fact, now }: Case): Verdict | undefined
 
 const itsFile = 'the file that belongs in its place by the flag of its component';
 
-/** Whether another CA has signed it: by the name of its issuer, and of one that a flag names elsewhere by the signature. */
+/** Whether another CA signed it: by the name of its issuer; where a flag names a file elsewhere, by the signature. */
 const hasOtherIssuer = ({ artefact, expected, facts }: PairCase, { issuer, signedBy }: CertificateFacts): boolean => {
-  // A flag names it, and no CA of this machine has signed it.
+  // A flag names the file, and no CA of this machine has signed it.
   if (artefact.kind === 'target' && artefact.isElsewhere === true && artefact.issuer === undefined) return true;
   const signer = expected.get(artefact.issuer ?? '')?.certificate;
   if (signer === undefined) return false;
@@ -52,8 +52,8 @@ const hasOtherIssuer = ({ artefact, expected, facts }: PairCase, { issuer, signe
 };
 
 /**
- * kube-controller-manager may sign for kubelets with a CA of its own (--cluster-signing-kubelet-*), which nobody here
- * knows. One with the name of ours is a former one of ours.
+ * kube-controller-manager may sign for kubelets with a CA of its own (--cluster-signing-kubelet-*), which is unknown
+ * here. A CA with the name of ours is a former one of ours.
  */
 export function isSignedByOthers(at: PairCase, certificate: CertificateFacts): boolean {
   const { artefact, expected } = at;
@@ -64,10 +64,10 @@ export function isSignedByOthers(at: PairCase, certificate: CertificateFacts): b
   return !certificate.signedBy.some((print) => signer?.trusted.has(print)) && hasOtherIssuer(at, certificate);
 }
 
-/** Which CA its readers trust only they know: the one that has signed it so far, and that may not be ours. */
+/** Only its readers know which CA they trust: the CA that has signed it so far, which may not be ours. */
 export function ofOthers(at: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
   const { artefact, fact, now, fault } = at;
-  // A damaged manifest may name any path: nothing is made where no whole certificate shows that one belongs there.
+  // A damaged manifest may name any path: nothing is made where no whole certificate shows that it belongs there.
   if (artefact.isElsewhere === true && fact.state !== 'present') {
     const wanted = `bring a certificate and its key to ${locationText(artefact.location)}, or correct the flag that names it`;
     const told = `${fault.message}; it is not where kubeadm has it, so nothing here shows which CA it needs: ${wanted}`;
@@ -82,7 +82,7 @@ export function ofOthers(at: Faulty<Case<ResolvedTarget>>): Verdict | undefined 
   return (fault.reason === 'RefreshDue' ? keep : bring)('SignerExternal', told, laterMs(now, lookAgainMs));
 }
 
-/** A renewal keeps a key that flags name for another certificate, too: a new one would break that. */
+/** Why a lost key is not replaced: flags name it for another certificate, too, and a new key would break that. */
 export function sharedKeyLost({ artefact, fact, now, fault }: Faulty<Case<ResolvedTarget>>): Verdict | undefined {
   const isLost = fact.state === 'absent' || (fact.state === 'broken' && fact.hasSharedKey === false);
   if (artefact.sharesKey !== true || !isLost) return undefined;
@@ -92,14 +92,14 @@ export function sharedKeyLost({ artefact, fact, now, fault }: Faulty<Case<Resolv
   return bring(fault.reason, told, laterMs(now, lookAgainMs));
 }
 
-/** A certificate of another CA, such as the one that signs for kubelets: it stays as long as it is valid. */
+/** Keeps a certificate of another CA, such as the signer for kubelets, as long as it is valid. */
 export function signedByOthers(at: PairCase, certificate: CertificateFacts): Verdict | undefined {
   if (!isSignedByOthers(at, certificate)) return undefined;
   const message = `it is signed by another CA (${certificate.issuer}), and is left alone until it ends`;
   return keep('NotOurs', message, certificate.notAfter);
 }
 
-/** A valid identity of another node: which of the two names is wrong only a person knows. What ends is made for this node. */
+/** Reports a valid identity of another node: only a person knows the wrong name. An expired one is remade here. */
 export function ofOtherNode({ artefact, now }: PairCase, certificate: CertificateFacts): Verdict | undefined {
   const other = artefact.kind === 'target' ? otherNode(artefact, certificate) : undefined;
   if (artefact.kind !== 'target' || other === undefined) return undefined;

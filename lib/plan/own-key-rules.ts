@@ -1,9 +1,10 @@
-// When a CA in files gets a later end: with its own key, which is on this machine, and never with another one, because other
-// machines have the same CA. Who has the key makes the same certificate (pki/own-key.ts), so nobody is asked first. Where a
-// successor of it lies here already, that comes in its place. At once when it has expired; before that where renewal ahead
-// of time was asked for, as leaves are: in this node's window and with the Lease, because its readers are restarted. Where
-// nothing here restarts one of them before its end (etcd as a service of its own) the file is renewed all the same, so that its next
-// start finds it, and it is said that somebody must restart it. Pure.
+// When a CA in files is renewed: with its own key, which is on this machine, and never with another one, because other
+// machines have the same CA. Every machine with the key makes the same certificate (pki/own-key.ts), so no agreement is
+// needed. A successor that lies here already takes its place. It is renewed as soon as it has expired; before that
+// where renewal ahead of time is configured, like leaves: in this node's window and with the Lease, because its readers
+// are restarted. Where nothing here restarts a reader before the CA expires (etcd as a service of its own) the file is
+// renewed all the same, so that the reader's next start finds it, and the message names the readers that a person must
+// restart. Pure.
 import type { Signer } from '../inventory/model.ts';
 import { hasKubelet, isFile, isMadeHere } from '../inventory/places.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
@@ -30,7 +31,7 @@ export function withOwnKey(at: FaultySigner): Verdict | undefined {
     return bring('NotOurs', `${fault.message}; ${wanted}`, laterMs(now, lookAgainMs));
   }
   const { newer, from = [], namedBy = [] } = fact.successor ?? {};
-  // What it has signed verifies under its successor: `trusted` says so by the old certificate.
+  // Certificates of the CA verify under its successor: `trusted` holds the old certificate to express that.
   const leaves = {
     trusted: new Set([certificate.fingerprint]),
     newFrom: new Set([artefact.name]),
@@ -49,7 +50,7 @@ export function withOwnKey(at: FaultySigner): Verdict | undefined {
 const isAheadOfTime = ({ policy, fault: { reason } }: FaultySigner): boolean =>
   reason === 'RefreshDue' && policy.ahead !== undefined && policy.caRenewal !== 'Report';
 
-/** Whoever reads it at its start only ends with the old one. A kubelet starts them again; `status` tells of the others. */
+/** Readers that load the CA at their start fail at its expiry. A kubelet restarts them; `status` reports the rest. */
 function restartWanted({ artefact, resolved, fault }: FaultySigner, { notAfter }: CertificateFacts): string {
   const names = artefact.readers.flatMap(({ component, needs }) => (needs === 'restart' ? [component] : []));
   if (names.length === 0 || hasKubelet(resolved.artefacts)) return '';
@@ -60,7 +61,7 @@ function restartWanted({ artefact, resolved, fault }: FaultySigner, { notAfter }
   return `; ${names.join(', ')} reads it at its start only: ${wanted}`;
 }
 
-/** Its end is announced, and it has more of its own life left than is needed. */
+/** Kept: more of its own life is left than the threshold. */
 function notYet({ artefact, policy, now }: FaultySigner, certificate: CertificateFacts): Verdict | undefined {
   const due = laterMs(certificate.notAfter, -(thresholdMs({ artefact, policy }, certificate) ?? 0));
   const told = `valid until ${certificate.notAfter.toISOString()}; renewed with its own key from ${due.toISOString()}`;

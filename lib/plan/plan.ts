@@ -1,9 +1,9 @@
-// The one place that decides: what is to be renewed, why, in which order, and when to look again. Pure; time is an
-// argument. regen carries the plan out, `--dry-run` and `status` print it, `status --at` passes another time.
+// The one place that decides: which artefacts are renewed, why, in which order, and when to check again. Pure; time is
+// an argument. regen carries the plan out, `--dry-run` and `status` print it, `status --at` passes another time.
 //
-// Artefacts are judged in the order signer, bundle, target. Each judgement sees what the earlier ones will have left
-// behind (`Expected`), so that one plan holds a whole recovery: an expired signer, the bundle that must hold its
-// successor, and the targets that the successor signs.
+// Artefacts are judged in the order signer, bundle, target. Each judgement sees the content that the earlier ones will
+// have left behind (`Expected`), so that one plan holds a whole recovery: an expired signer, the bundle that must hold
+// its successor, and the targets that the successor signs.
 import type { External, Opaque, ResolvedKeyPair } from '../inventory/model.ts';
 import { judgeBundle, judgeComposedBundle } from './bundle-rules.ts';
 import { judgeSigner, judgeTarget, superseded } from './certificate-rules.ts';
@@ -38,13 +38,13 @@ export interface Plan {
   readonly decisions: readonly Decision[];
   /** The earliest recheckAt. */
   readonly recheckAt: Date;
-  /** What was thrown while an artefact was judged: it is blocked, and the others are not concerned. */
+  /** Errors thrown while an artefact was judged: only that artefact is blocked. */
   readonly faults?: Faults;
 }
 
-/** An unavailable artefact is looked at again after this time at the latest; the loop's own retries come sooner. */
+/** Longest time until an unavailable artefact is read again; the loop's own retries come sooner. */
 const unavailableMs = 1000;
-/** Nothing changes by the passing of time alone. */
+/** Recheck time where nothing changes by the passing of time alone. */
 const longestMs = 365 * 24 * 3_600_000;
 
 export function plan(input: PlanInput): Plan {
@@ -56,7 +56,7 @@ export function plan(input: PlanInput): Plan {
   for (const artefact of resolved.artefacts) {
     const fact = facts.get(artefact.name) ?? { state: 'unavailable', message: 'it has not been read' };
     const at: Case = { ...input, artefact, fact, expected };
-    // A rule that meets a fault of this program may not meet it again when something else has changed.
+    // A rule that meets a fault of this program may succeed when another input has changed.
     const isStuck = (message: string): Verdict =>
       blocked('Unreadable', `it cannot be judged: ${message}`, laterMs(now, lookAgainMs));
     let verdict = keeper.contain(artefact.name, () => judge(at), isStuck);
@@ -79,10 +79,10 @@ const emptiedAdvice =
 
 const isRefresh = ({ action, reason }: Verdict): boolean => action === 'renew' && reason === 'RefreshDue';
 
-/** The same question of another time, or without what is renewed ahead of time. */
+/** Makes the same plan for another time, or without renewals ahead of time. */
 export type Replan = (change: Partial<Pick<PlanInput, 'now' | 'onlyFaults'>>) => Plan;
 
-/** At another time the clock counts as right: nobody knows what it will show. */
+/** Counts the clock as right at another time: its state then is unknown. */
 export const replanOf =
   (input: PlanInput): Replan =>
   (change) => {
@@ -121,10 +121,10 @@ function judge(at: Case): Verdict {
   }
 }
 
-/** What is never made here is only reported. */
+/** Reports an artefact that is never made here. */
 function judgeForeign(artefact: ResolvedKeyPair | Opaque, fact: ArtefactFacts, now: Date): Verdict {
   const { kind, published, location } = artefact;
-  // A key has no end, and who brings a file is seen by the next run.
+  // A key does not expire, and the next run sees a file that was brought.
   const recheckAt = laterMs(now, isFile(location) ? longestMs : idleMs);
   if (fact.state === 'present') return keep('Healthy', 'present', recheckAt);
   if (fact.state === 'absent' && published === 'optional') return keep('Healthy', 'absent, as it may be', recheckAt);
@@ -139,7 +139,7 @@ function judgeForeign(artefact: ResolvedKeyPair | Opaque, fact: ArtefactFacts, n
   return blocked('NotOurs', `${state}; ${what} is never made here, restore it`, recheckAt);
 }
 
-/** What others maintain is only reported where it cannot be read: what is made of it does without it meanwhile. */
+/** Reports an external input only where it cannot be read: until then, artefacts made from it do without it. */
 function judgeExternal(at: Case<External>): Verdict {
   const { artefact, fact, now } = at;
   const { location } = artefact;
@@ -161,7 +161,7 @@ function judgeExternal(at: Case<External>): Verdict {
   return keep('Healthy', `${certificatesOf(fact).length} certificate(s)`, recheckAt);
 }
 
-/** A file of CA certificates that a component is told: without one that is valid it knows nobody, or does not start. */
+/** Judges a CA file that a flag names: without a valid certificate its component trusts no peer, or does not start. */
 function bundleToBring(at: Case<External>): Verdict | undefined {
   const { fact, now } = at;
   const { location } = at.artefact;
@@ -186,7 +186,7 @@ function bundleToBring(at: Case<External>): Verdict | undefined {
   return problem(last <= now ? `it expired at ${last.toISOString()}` : 'none of its certificates is valid now');
 }
 
-/** What others can count on when an artefact is not renewed: its certificates that are valid now. */
+/** State that later artefacts can count on when an artefact is not renewed: its certificates that are valid now. */
 function whatStays({ fact, now }: Case, { action, reason, recheckAt, byHand }: Omit<Decision, 'artefact'>): Expected {
   return {
     renewed: false,

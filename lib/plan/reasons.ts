@@ -1,10 +1,13 @@
-// Why an artefact is renewed, or why not: words that never change, shown by `status`, in logs and in Events. The table in
-// docs/reasons.md is written from these (scripts/reasons.ts). Pure.
+// Why an artefact is renewed, or why not: words that never change, shown by `status`, in logs and in Events. The table
+// in docs/reasons.md is written from these (scripts/reasons.ts). Pure.
 
-/** `renew`: it is reissued, regenerated or rewritten. `keep`: nothing to do now. `blocked`: it needs renewal, not possible now. */
+/**
+ * `renew`: it is reissued, regenerated or rewritten. `keep`: nothing to do now. `blocked`: it needs renewal, not
+ * possible now.
+ */
 export type Action = 'renew' | 'keep' | 'blocked';
 
-/** The actions with which it is given, what it says of an artefact in a few words, and what follows. */
+/** The actions of a reason, its meaning in a few words, and the consequence. */
 type Explained = readonly [action: Action | `${Action}, ${Action}`, meaning: string, follows: string];
 
 export const reasons = {
@@ -45,7 +48,7 @@ export const reasons = {
 
 export type Reason = keyof typeof reasons;
 
-/** Due, or past its end, and left as it is for now by a rule: a person who starts a run wants to know that. */
+/** Reasons of due or expired artefacts that a rule leaves unchanged for now: shown to a person who starts a run. */
 export const leavingReasons: readonly Reason[] = [
   'InGrace',
   'Postponed',
@@ -56,7 +59,7 @@ export const leavingReasons: readonly Reason[] = [
   'SignerExternal',
 ];
 
-/** Valid, and soon to be renewed: `status` shows it as EXPIRING. */
+/** Reasons of artefacts that are valid and soon to be renewed: `status` shows them as EXPIRING. */
 export const endingReasons: readonly Reason[] = [
   'RefreshDue',
   'Postponed',

@@ -1,5 +1,5 @@
-// When the owner of a pair renews it ahead of time (BeforeExpiry, or what is marked `renewAhead`), by library-go's
-// certrotation rules: past its refresh time, when its signer is old enough for everyone to trust it, and something is
+// When the owner of a pair renews it ahead of time (BeforeExpiry, or entries marked `renewAhead`), by library-go's
+// certrotation rules: past its refresh time, when its signer is old enough to be trusted everywhere, and something is
 // gained. Pure.
 import { bundlesAbove } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
@@ -8,12 +8,12 @@ import { batchMs, isLastCall, isRenewedAhead, postponed, thresholdMs } from './a
 import { earliest, type Finding, idleMs, isVerdict, keep, laterMs, type PairCase } from './decision.ts';
 import { certificateOf } from './facts.ts';
 
-/** What the kubelet rotates it renews ahead of time itself: two owners would overwrite each other. */
+/** Whether this program renews a pair ahead of time: the kubelet does so itself, and two owners would conflict. */
 export const isOwner = ({ artefact, policy }: PairCase): boolean =>
   !(artefact.kind === 'target' && artefact.rotatedBy !== undefined) &&
   (policy.kind === 'BeforeExpiry' || artefact.renewAhead === true || thresholdMs({ artefact, policy }) !== undefined);
 
-/** In the API the cluster's own rotator comes first; files have no other rotator. */
+/** Returns notAfter plus grace. The cluster's own rotator comes first in the API; files have no other rotator. */
 export function expiryWithGrace({ artefact, policy }: PairCase, { notAfter }: CertificateFacts): Date {
   return !isFile(artefact.location) ? laterMs(notAfter, policy.graceMs) : notAfter;
 }
@@ -42,9 +42,10 @@ export function refreshDue(at: PairCase, certificate: CertificateFacts): Finding
 }
 
 /**
- * In the API a certificate's own dates say its age: after its refresh time, or 80 % of its life, whichever is first; its
- * back-dating is no age. On disk NotBefore may be the CA's (kubeadm's kubeconfigs, etcdadm), so only the remaining time
- * counts there. Never before a renewal gains a tenth of the validity: one that was adopted may outlive those made here.
+ * Returns the refresh time. In the API a certificate's own dates show its age: after its refresh time, or 80 % of its
+ * life, whichever is first; its back-dating is no age. On disk NotBefore may be the CA's (kubeadm's kubeconfigs,
+ * etcdadm), so only the remaining time counts there. Never before a renewal gains a tenth of the validity: an adopted
+ * certificate may outlive those made here.
  */
 export function refreshAt(
   { artefact, policy }: Pick<PairCase, 'artefact' | 'policy'>,
@@ -59,14 +60,14 @@ export function refreshAt(
   return due > gains ? due : gains;
 }
 
-/** What is rewritten for another reason is renewed along, so that its readers are restarted once. */
+/** Whether an artefact rewritten for another reason is renewed along, so that its readers are restarted once. */
 export function isDueAnyway(at: PairCase): boolean {
   const certificate = certificateOf(at.fact);
   const due = certificate && refreshDue(at, certificate);
   return due !== undefined && !isVerdict(due) && postponed({ ...at, fault: due }) === undefined;
 }
 
-/** Another leaf of this host is renewed ahead of time now, and this one would be within a day. */
+/** Whether another leaf of this host is renewed ahead of time now, and this one is due within a day. */
 function goesAlong(at: PairCase, certificate: CertificateFacts): boolean {
   const { artefact, resolved, facts, policy, now } = at;
   const soonMs = Math.min(batchMs, artefact.validity / 10);
@@ -83,17 +84,17 @@ const lifeOf = (certificate: CertificateFacts): number =>
   Math.max(0, certificate.notAfter.getTime() - madeAt(certificate).getTime());
 
 /**
- * A fresh signer is waited for so that everybody can know it; a leaf that ends meanwhile serves nobody. So the wait is
- * over as long before the end as it lasts at most: a tenth of the refresh time, or of its life where that is shorter.
- * library-go does not wait past 80 % of a life (pkg/operator/certrotation/target.go); this waits longer, because readers
- * on other machines gain by it, and is as sure: the date is known, and nobody is asked then.
+ * Latest time to wait for a fresh signer to spread: a leaf that expires during the wait is of no use. So the wait stops
+ * as long before notAfter as it lasts at most: a tenth of the refresh time, or of its life where that is shorter.
+ * library-go does not wait past 80 % of a life (pkg/operator/certrotation/target.go); this waits longer, because
+ * readers on other machines gain by it, and is as safe: the date is known, and needs no answer from another machine.
  */
 function latestRenewal({ artefact: { location, refresh, validity } }: PairCase, certificate: CertificateFacts): Date {
   const life = isFile(location) ? validity : lifeOf(certificate);
   return laterMs(certificate.notAfter, -Math.min(refresh, life) / 10);
 }
 
-/** A tenth of the refresh time after the signer was made (library-go certrotation/target.go: refresh / 10). */
+/** Time from which the signer is trusted: refresh / 10 after it was made (library-go certrotation/target.go). */
 function signerTrustedFrom({ artefact, expected, resolved, now }: PairCase): Date | undefined {
   // Without a bundle nothing has to spread: readers of the signer's own file know it.
   if (artefact.issuer === undefined || bundlesAbove(resolved.artefacts, artefact).length === 0) return undefined;
@@ -103,7 +104,7 @@ function signerTrustedFrom({ artefact, expected, resolved, now }: PairCase): Dat
   return signer?.certificate === undefined ? undefined : laterMs(madeAt(signer.certificate), spread);
 }
 
-/** The end of a certificate made now: its validity, capped at its signer's end. */
+/** notAfter of a certificate made now: its validity, capped at its signer's notAfter. */
 export function newNotAfter({ artefact, expected, now }: PairCase): Date {
   const own = laterMs(now, artefact.validity);
   if (artefact.issuer === undefined) return own;

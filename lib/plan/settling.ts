@@ -1,5 +1,5 @@
-// When a contradiction between two objects, or two files, is believed: another writer may stand between its two writes. It is
-// judged by content, which an annotation or a label does not change, and it has an end. Pure.
+// When a contradiction between two objects, or two files, is believed: another writer may be between its two writes. It
+// is judged by content, which an annotation or a label does not change, and the wait is bounded. Pure.
 import type { Location } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { notLater } from '../clock.ts';
@@ -16,22 +16,22 @@ import {
   type Verdict,
 } from './decision.ts';
 
-/** Files are also copied one after the other by people: they have more time, never so much that a kubelet waits. */
+/** Settle time; longer for files, which people also copy one by one, never so long that a kubelet waits. */
 const settleMsOf = (location: Location, { settleMs }: RenewalPolicy): number =>
   isFile(location) ? Math.min(settleMs * 3, filesSettleMs) : settleMs;
 
 const filesSettleMs = 3000;
 
-/** Nobody stands between two writes for so many times as long: what changes on and on is believed then. */
+/** No writer pauses for so many settle times between two writes: content that keeps changing is believed then. */
 const mostSettles = 5;
 
-/** How long a contradiction is looked at again, whatever becomes of it meanwhile. */
+/** How long a contradiction is read again, whatever becomes of it. */
 export const longestSettleMs = (policy: RenewalPolicy): number =>
   Math.max(policy.settleMs, filesSettleMs) * mostSettles;
 
 /**
- * Two objects contradict each other, or two files. Another writer may stand between its two writes, so the contradiction
- * is believed only when the content of none of them has changed for a while; returns until when to wait, or undefined.
+ * Returns until when a contradiction between two objects, or two files, is not believed, or undefined. Another writer
+ * may be between its two writes, so it is believed only when the content of none of them has changed for a while.
  */
 export function settlesAt(at: Case, names: readonly string[]): Date | undefined {
   const { artefact, policy, settlingSince, now } = at;
@@ -42,7 +42,7 @@ export function settlesAt(at: Case, names: readonly string[]): Date | undefined 
   return until !== undefined && now < until ? until : undefined;
 }
 
-/** When all of these will have stood still for long enough, if none changes any more. */
+/** Time at which all of these will have been unchanged for long enough, if none changes any more. */
 function standsStillAt({ artefact, facts, policy }: Case, names: readonly string[]): Date | undefined {
   const ends = names.flatMap((name) => {
     const fact = facts.get(name);
@@ -52,7 +52,7 @@ function standsStillAt({ artefact, facts, policy }: Case, names: readonly string
   return ends.toSorted((a, b) => b.getTime() - a.getTime())[0];
 }
 
-/** The fault once it has stood long enough; a fresh one may be another writer between two writes. */
+/** The fault once it has lasted long enough; a fresh one may be another writer between two writes. */
 export function settled(at: Case, names: readonly string[], fault: Fault): Finding {
   const until = settlesAt(at, names);
   if (until === undefined) {
@@ -64,7 +64,7 @@ export function settled(at: Case, names: readonly string[], fault: Fault): Findi
   return keep('Settling', `${fault.message}; looked at again before it is believed`, until);
 }
 
-/** Left alone until a part of it has been looked at again. */
+/** Kept until a part of it has been read again. */
 export const afterPart = (part: string, until: Date, fault?: Fault): Verdict =>
   keep('Settling', `${fault ? `${fault.message}; ` : ''}${part} is looked at again first, to write this once`, until);
 
@@ -74,13 +74,13 @@ export function partSettles({ expected }: Case, parts: readonly string[], fault?
   return until && afterPart(open, until, fault);
 }
 
-/** The same, once what is broken has stood so for a while. */
+/** Finding for an unusable artefact: a fault once it has been broken for the settle time. */
 export function stillUnusable(at: Case): Finding | undefined {
   const fault = unusable(at);
   return fault && settled(at, [at.artefact.name], fault);
 }
 
-/** By artefact, since when it has been so at each look: `before` this one, and after it. */
+/** Since when each pass has found an artefact settling, by artefact: `before` this pass, and after it. */
 export function stillSettling(
   before: ReadonlyMap<string, Date>,
   decisions: readonly Decision[],

@@ -1,7 +1,7 @@
-// Where the certificate of a signer cannot be used, or nobody here can say whether it is whole: what copies of it say
-// that lie elsewhere. Kubeconfigs embed the CA by which they know their server, bundles hold it, chains bring it along,
-// and a backup may be there. A copy counts when it is whole and fits the key of the signer; without the key, when it has
-// signed what the signer has signed.
+// Copies of a signer's certificate, read where the certificate cannot be used, or cannot be shown to be whole.
+// Kubeconfigs embed the CA by which they know their server, bundles hold it, chains include it, and a backup may exist.
+// A copy counts when it is whole and fits the key of the signer; without the key, when it has signed the signer's
+// leaves.
 import { isCode } from '../errors.ts';
 import type { Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { type Certificate, isSame, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
@@ -14,7 +14,7 @@ import { type ArtefactFacts, type Facts, isValid, type SignerCopies } from './fa
 import type { FaultKeeper } from './faults.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-/** The newest backup; undefined where there is none that can be read. */
+/** Returns the newest backup; undefined where none can be read. */
 export async function readableBackup(
   { location }: Pick<ResolvedArtefact, 'location'>,
   store: Pick<Store, 'backup'>,
@@ -35,9 +35,9 @@ interface CopySources {
 }
 
 interface Copies {
-  /** The facts, with what the copies say about a signer. */
+  /** The facts, with the evidence of the copies of signers. */
   readonly facts: Facts;
-  /** By signer: the certificate that is to be put back. */
+  /** The certificate to put back, by signer. */
   readonly agreed: ReadonlyMap<string, Certificate>;
 }
 
@@ -57,13 +57,13 @@ export async function withSignerCopies(
       told.set(signer.name, judged.fact);
       if (judged.certificate !== undefined) agreed.set(signer.name, judged.certificate);
     } catch (err) {
-      onFault(signer.name, err); // it stays as it was found, without what its copies say
+      onFault(signer.name, err); // its fact stays, without the evidence of its copies
     }
   }
   return { facts: told, agreed };
 }
 
-/** Broken, or nobody here can say whether it is whole: it was signed by a CA that is not here. */
+/** Whether the certificate is broken, or cannot be shown to be whole: a CA that is not here has signed it. */
 function isDoubtful(fact: ArtefactFacts): boolean {
   if (fact.state === 'present') return fact.certificates[0]?.signedBy.length === 0;
   return fact.state === 'broken' && (fact.problem === 'damaged' || fact.problem === 'unreadable');
@@ -74,7 +74,7 @@ interface Judged {
   readonly certificate?: Certificate | undefined;
 }
 
-/** The fact with what its copies say; undefined where they change nothing. */
+/** Returns the fact with the evidence of its copies; undefined where they change nothing. */
 function judge(fact: ArtefactFacts, evidence: Evidence): Judged | undefined {
   const { own, hasKey, isOwnBad, isFirstWhole } = evidence;
   const withCopies = ({ certificate, from, doubt }: Proof): Judged | undefined => {
@@ -93,7 +93,7 @@ function judge(fact: ArtefactFacts, evidence: Evidence): Judged | undefined {
   return { fact: { state: 'broken', problem: 'damaged', version, message, copies, since }, certificate };
 }
 
-/** As a place that has the certificate. */
+/** Name of the file's beginning as a place that has the certificate. */
 const ownFile = 'the beginning of the file';
 
 async function lookFor(signer: Signer, { resolved, store, found, now }: CopySources): Promise<Evidence> {
@@ -134,54 +134,54 @@ async function lookFor(signer: Signer, { resolved, store, found, now }: CopySour
   return { own, copies, authorities, leaves, hasKey: key !== undefined, isOwnBad, isFirstWhole, now };
 }
 
-/** All certificates of an artefact, wherever in it they stand. */
+/** All certificates of an artefact, in whichever entry. */
 const wholeIn = (found: Pick<Found, 'entries'> | undefined): readonly Certificate[] =>
   [certificateKey, caBundleKey, authorityKey].flatMap((key) => {
     const pem = found?.entries[key];
     return pem === undefined ? [] : wholeCertificates(pem);
   });
 
-// What the copies prove. A file that cannot be read, or whose own signature is wrong, is bad: there it is asked which copy
-// was in its place. One that can be read is taken for whole although a copy differs, because the damage may be the copy's,
-// until something that neither of them says shows which it is.
+// Evidence from the copies. A file that cannot be read, or whose own signature is wrong, is bad: then its former copy
+// is searched for. A readable file is taken for whole although a copy differs, because the damage may be the copy's,
+// until evidence from a third place shows which of them is damaged.
 
 interface FoundCopy {
-  /** As people know it: the name of an artefact, or `its backup`. */
+  /** Place for people: the name of an artefact, or `its backup`. */
   readonly from: string;
-  /** Bundles and kubeconfigs. What a leaf brings along, and a backup, may be as old as the damage. */
+  /** Bundles and kubeconfigs only. The chain of a leaf, and a backup, may be as old as the damage. */
   readonly isIndependent: boolean;
   readonly certificate: Certificate;
 }
 
 interface Evidence {
-  /** Of the signer's key, or with which its file begins, where it can be read. */
+  /** Certificate of the signer's key, or the first of its file, where it can be read. */
   readonly own: Certificate | undefined;
-  /** Whole ones that fit the signer. */
+  /** Whole copies that fit the signer. */
   readonly copies: readonly FoundCopy[];
   /** All CA certificates at hand. */
   readonly authorities: readonly Certificate[];
-  /** What names the signer as its issuer. */
+  /** Certificates that name the signer as their issuer. */
   readonly leaves: readonly Certificate[];
   /** The signer's key is there, and can be used. */
   readonly hasKey: boolean;
-  /** What the file begins with cannot be what was there. */
+  /** The first certificate of the file cannot be the former one. */
   readonly isOwnBad: boolean;
-  /** It can, and its key is its own: what cannot be read stands behind it. */
+  /** The first certificate can be the former one, and its key is its own: the unreadable part follows it. */
   readonly isFirstWhole: boolean;
   readonly now: Date;
 }
 
 interface Proof extends Pick<SignerCopies, 'from' | 'doubt'> {
-  /** The one to put back. */
+  /** Certificate to put back. */
   readonly certificate?: Certificate | undefined;
 }
 
-/** Without further proof: what a signer's file begins with cannot be what was there. `beside`: what follows it. */
+/** Whether the first certificate of a signer's file is certainly bad. `beside`: the certificates that follow it. */
 const isBad = (own: Certificate, beside: readonly Certificate[]): boolean => isDamaged(own, beside) || !isUsableCa(own);
 
 const isUsableCa = ({ facts, fields }: Certificate): boolean => facts.isCa && fields.keyUsage?.certSign !== false;
 
-/** The copy that was in the place of a file that is bad. */
+/** Returns the copy of the former certificate of a bad file. */
 function formerOf(evidence: Evidence): Proof {
   const { own, copies, now } = evidence;
   const alike = own === undefined ? copies : copies.filter(({ certificate }) => resembles(own, certificate));
@@ -201,9 +201,8 @@ function formerOf(evidence: Evidence): Proof {
 }
 
 /**
- * Of a file that can be read: its copies that differ from it in a few bytes, and the one of them that is proven to be
- * what was there. The signature of a CA at hand proves it; or all that the signer has signed, by naming the copy and not
- * the file.
+ * Returns the copies that differ in a few bytes from a readable file, and the copy proven to be the former certificate.
+ * The signature of a CA at hand is proof; or all leaves of the signer, by naming the copy and not the file.
  */
 function betterThanOwn(own: Certificate, evidence: Evidence): Proof {
   if (isProven(own, evidence)) return { from: [] };
@@ -219,13 +218,13 @@ function betterThanOwn(own: Certificate, evidence: Evidence): Proof {
   const choice = proven.length > 0 ? proven : byLeaves();
   const certificate = soleOf(choice);
   if (certificate !== undefined) return { certificate, from: placesOf(choice) };
-  // A backup that differs is what was replaced.
+  // A backup that differs holds the replaced certificate.
   return { from: placesOf(differing.filter(({ from }) => from !== backupName)), doubt: 'different' };
 }
 
 const backupName = 'its backup';
 
-/** Damage and such a signature exclude each other, in whichever object the certificate is. */
+/** Whether a CA at hand has signed it: damage and a valid signature exclude each other, in whichever object. */
 const isProven = (certificate: Certificate, { authorities }: Evidence): boolean =>
   [certificate, ...authorities].some((authority) => signatureMatches(certificate, authority));
 
@@ -234,7 +233,7 @@ function isNamedInsteadOf(own: Certificate, copy: Certificate | undefined, { lea
   return copy !== undefined && signed.length > 0 && signed.every((leaf) => names(leaf, copy) && !names(leaf, own));
 }
 
-/** Its key has signed leaves, and none of these knows it by this name. */
+/** Whether its key has signed leaves, of which none knows it by this name. */
 function isContradicted(copy: Certificate, { leaves }: Evidence): boolean {
   const signed = leaves.filter((leaf) => isSignedByKey(leaf, copy));
   return signed.length > 0 && !signed.some((leaf) => signatureMatches(leaf, copy));
@@ -248,7 +247,7 @@ function names({ fields: { issuer, authorityKeyId } }: Certificate, { fields }: 
 
 const placesOf = (copies: readonly FoundCopy[]): readonly string[] => [...new Set(copies.map(({ from }) => from))];
 
-/** Where all are one and the same. */
+/** Returns the certificate where all copies are the same. */
 function soleOf(copies: readonly FoundCopy[]): Certificate | undefined {
   const [first, ...others] = copies;
   return others.every(({ certificate }) => first !== undefined && isSame(certificate, first.certificate))

@@ -1,5 +1,6 @@
-// What a CA that has expired, or ends soon, is renewed by, beside its own files: a successor that somebody has made with the
-// same key and brought to a kubeconfig, a bundle or a file beside it; and who names the serial number of the CA. Pure.
+// Sources of the renewal of a CA that has expired, or expires soon, next to its own files: a successor made with the
+// same key and brought to a kubeconfig, a bundle or a file next to it; and the artefacts that name the serial number of
+// the CA. Pure.
 import type { Resolved } from '../inventory/model.ts';
 import { earliestDue } from '../pki/ca-due.ts';
 import { type Certificate, isSame, wholeCertificates } from '../pki/certificate.ts';
@@ -17,7 +18,7 @@ interface SuccessorSources {
 
 interface Successors {
   readonly facts: Facts;
-  /** By signer, where there is one. */
+  /** Successor by signer, where there is one. */
   readonly newer: ReadonlyMap<string, Certificate>;
 }
 
@@ -52,6 +53,6 @@ export function withSuccessors(
   return { facts: told, newer };
 }
 
-/** All certificates of an artefact, wherever in it they stand. Keys are in no block of theirs. */
+/** All certificates of an artefact, in whichever entry. Keys are in no certificate block. */
 const holdingsOf = (entries: Found['entries']): readonly Certificate[] =>
   Object.values(entries).flatMap(wholeCertificates);

@@ -1,4 +1,4 @@
-// Whether those who meet a certificate can know it: its signer is in the bundle that they read, and the holder of a
+// Whether the peers of a certificate can verify it: its signer is in the bundle that they read, and the holder of a
 // kubeconfig knows its server. Pure.
 import { bareHost, isLoopbackHost } from '../address.ts';
 import { unfitness } from '../inventory/fitness.ts';
@@ -13,8 +13,8 @@ import { certificatesOf, isClosed } from './facts.ts';
 import { isSignedByOthers } from './others-rules.ts';
 
 /**
- * A leaf (or an intermediate) that no valid certificate of its own bundle has signed: readers refuse it. Those of a
- * signer on disk without a bundle read its own file.
+ * Finds a leaf (or an intermediate) that no valid certificate of its own bundle has signed: readers refuse it. Without
+ * a bundle, readers of a signer on disk read the signer's own file.
  */
 export function notTrusted(at: PairCase, certificate: CertificateFacts): Finding | undefined {
   const { signedBy } = certificate;
@@ -30,18 +30,18 @@ export function notTrusted(at: PairCase, certificate: CertificateFacts): Finding
     reason: 'IssuerNotTrusted',
     message: `no valid certificate in ${names.join(', ')} has signed it`,
   } as const;
-  // A bundle that is rewritten has lost its former signers for good; otherwise another writer may be at work.
+  // A bundle that is rewritten has lost its former signers for good; otherwise another writer may be active.
   if (names.some((name) => expected.get(name)?.renewed)) return fault;
   return settled(at, [artefact.name, artefact.issuer, ...names], fault);
 }
 
-/** Its usage or its subject are of no use to its readers: they refuse it, by whichever CA it was signed. */
+/** Finds a usage or subject that its readers refuse, whichever CA has signed it. */
 export function unfit({ artefact }: PairCase, certificate: CertificateFacts): Fault | undefined {
   const problem = artefact.kind === 'target' ? (certificate.refused ?? unfitness(artefact, certificate)) : undefined;
   return problem === undefined ? undefined : { reason: 'Unfit', message: problem };
 }
 
-/** Its readers refuse the names in it by the name constraints of the CA that has signed it. */
+/** Finds names that its readers refuse by the name constraints of the CA that has signed it. */
 export function namesNotPermitted(at: PairCase, { hostnames, signedBy }: CertificateFacts): Fault | undefined {
   const signer = at.expected.get(at.artefact.issuer ?? '')?.certificate;
   if (signer === undefined || !signedBy.includes(signer.fingerprint)) return undefined;
@@ -49,23 +49,23 @@ export function namesNotPermitted(at: PairCase, { hostnames, signedBy }: Certifi
   return problem === undefined ? undefined : { reason: 'Unfit', message: `its CA has name constraints: ${problem}` };
 }
 
-/** Of host names and addresses; undefined: the CA may sign for all of them. */
+/** Why the CA may not sign for these host names and addresses; undefined: it may sign for all of them. */
 export const constrainedNames = (
   { nameConstraints }: Pick<CertificateFacts, 'nameConstraints'>,
   hostnames: readonly string[],
 ): string | undefined => nameConstraints && constraintProblem(hostnames.map(hostnameDer), nameConstraints);
 
-/** Whether readers of what this signer signs can have its own file, and there is something in it to compare with. */
+/** Whether readers of this signer's leaves can have its own file, and the file holds a certificate to compare with. */
 function isOwnBundle({ resolved, facts }: PairCase, issuer: string): boolean {
   const signer = resolved.artefacts.find(({ name }) => name === issuer);
   return signer !== undefined && isFile(signer.location) && certificatesOf(facts.get(issuer)).length > 0;
 }
 
 /**
- * A kubeconfig that knows its server by another CA than the one that signs now: its holder refuses the server. While the
- * CA is being replaced both are valid, and the former will do as long as the servers show its certificates. One that
- * knows its server by a CA of others, or by the system's, reaches it through something that shows their certificates,
- * unless it names the API server of this machine: nothing stands before that.
+ * Finds a kubeconfig that knows its server by another CA than the present signer: its holder refuses the server. While
+ * the CA is being replaced both are valid, and the former is enough as long as the servers show its certificates. A
+ * kubeconfig with a foreign CA, or the system's, reaches its server through something that shows certificates of that
+ * CA, unless it names the API server of this machine: no proxy stands before that.
  */
 export function authorityDiffers(at: PairCase): Fault | undefined {
   const { artefact, fact, facts, expected, resolved, policy, now } = at;
@@ -100,8 +100,9 @@ export function authorityDiffers(at: PairCase): Fault | undefined {
 }
 
 /**
- * Whether this URL leads to the API server of this machine, and that shows a certificate of the kubeconfig's own issuer for it.
- * The name of the control plane in such a certificate says nothing: a load balancer may answer by that.
+ * Whether this URL leads to the API server of this machine, and that shows a certificate of the kubeconfig's own issuer
+ * for it. The name of the control plane in such a certificate proves nothing: a load balancer may answer under that
+ * name.
  */
 function isServedHere({ artefact, facts, expected, resolved }: PairCase, server: string | undefined): boolean {
   const [url, local] = [server, resolved.endpoints?.local].map((text) => (text === undefined ? null : URL.parse(text)));
@@ -116,13 +117,13 @@ function isServedHere({ artefact, facts, expected, resolved }: PairCase, server:
   });
 }
 
-/** A CA on disk that is whole but for its key: as kubeadm has it, an external CA. */
+/** Whether a CA on disk is whole except for its key: kubeadm's external CA. */
 export function isKeyElsewhere({ facts, resolved }: PairCase, issuer: string): boolean {
   const location = resolved.artefacts.find(({ name }) => name === issuer)?.location;
   return location !== undefined && isFile(location) && isClosed(facts.get(issuer));
 }
 
-/** Whether a bundle will hold the certificate of this signer, also one that is not made yet. */
+/** Whether a bundle will hold the certificate of this signer, also where it is not made yet. */
 export function holds(bundle: Expected | undefined, issuer: string, signer: Expected): boolean {
   if (bundle === undefined) return false;
   if (signer.renewed) return bundle.newFrom.has(issuer);

@@ -1,4 +1,4 @@
-// What the bytes of an artefact are: certificates and key, whole or broken, and why. Pure.
+// Parses the bytes of an artefact: certificates and key, whole or broken, and why. Pure.
 import { leafRefusal } from '../pki/verify.ts';
 import { type KubeconfigFields, onlyEntries } from '../kubeconfig/document.ts';
 import { RecoveryError, isCode } from '../errors.ts';
@@ -22,7 +22,7 @@ import {
 import type { ArtefactFacts } from './facts.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-/** What is there, with its certificates as far as they can be used. */
+/** Facts of an artefact, with its certificates as far as they can be used. */
 interface Understood {
   readonly facts: ArtefactFacts;
   readonly certificates: readonly Certificate[];
@@ -52,8 +52,8 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
     const all = artefact.kind === 'signer' ? ownFirst(read, entries[privateKeyKey]) : read;
     const certificates = artefact.kind === 'signer' ? all.filter((one) => !isDamaged(one, all)) : all;
     const [first] = all;
-    // The signer's own decides: the others do not sign. With no certificate to go by, nothing that it has signed
-    // is judged by it.
+    // Only the signer's own certificate decides: the rest of the file does not sign. Without a usable certificate,
+    // nothing that it has signed is judged by it.
     if (first !== undefined && artefact.kind === 'signer' && isDamaged(first, all)) {
       const message = `the certificate "${first.facts.subject}" in ${what} is damaged (its own signature is wrong)`;
       return broken({ problem: 'damaged', message });
@@ -85,11 +85,11 @@ function precededBy([first]: readonly Certificate[], [own]: readonly Certificate
   return first === undefined || first === own ? {} : { precededBy: first.facts.subject };
 }
 
-/** The CAs by which a kubeconfig knows its server. One that is torn counts for nothing. */
+/** The CAs by which a kubeconfig knows its server. A torn block counts for nothing. */
 const authoritiesIn = ({ [authorityKey]: pem }: Entries): readonly string[] | undefined =>
   pem && wholeCertificates(pem).map(({ facts }) => facts.fingerprint);
 
-/** Of one certificate among those that it was found with. */
+/** Facts of one certificate, judged among the certificates found with it. */
 export function memberFacts(certificate: Certificate, beside: readonly Certificate[]): CertificateFacts {
   const { facts } = certificate;
   if (facts.isCa) return isDamaged(certificate, beside) ? { ...facts, isDamaged: true } : facts;
@@ -122,7 +122,7 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
   }
 }
 
-/** Of a bundle without entry, or with an empty one: none. Its owner has not written it yet. */
+/** Returns none for a bundle without entry, or with an empty one: its owner has not written it yet. */
 function externalCertificates({ location }: External, entries: Entries, what: string): readonly Certificate[] {
   if (location.kind === 'pemFile')
     return parseCertificates(requireEntry(entries, caBundleKey, location), `${what} ${caBundleKey}`, 'skipped');
@@ -140,8 +140,8 @@ function emptinessOf(entries: Entries): string {
 }
 
 /**
- * A renewal keeps whatever other blocks stand with a signer (revocation lists, parameters), and in the file of a target that
- * follows its predecessor. Readers in Go skip them.
+ * Whether other PEM blocks are accepted. A renewal keeps them with a signer (revocation lists, parameters), and in the
+ * file of a target that follows its predecessor. Readers in Go skip them.
  */
 export function othersIn(artefact: ResolvedArtefact): 'skipped' | 'refused' {
   const isKept = artefact.kind === 'signer' || (artefact.kind === 'target' && artefact.template === 'present');
@@ -202,7 +202,7 @@ interface HeldKubeconfig {
   readonly server: string;
 }
 
-/** Of kubeconfigs in one Secret: the leaf of each, where these differ; CAs that all of them know. Throws MaterialInvalid, with no word of a key. */
+/** Parses kubeconfigs in one Secret: distinct leaves; common CAs. Throws MaterialInvalid, without bytes of a key. */
 export function understandKubeconfigs({ location, servers }: Kubeconfigs, { entries, version }: Found): Understood {
   const what = locationText(location);
   const held = servers.map(({ key }) => readKubeconfig(entries[key], `${what} ${key}`));

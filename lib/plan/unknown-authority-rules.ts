@@ -1,13 +1,13 @@
-// Holds back what follows from a CA in files that is unknown to all that it is to have signed (unknown-authority.ts): what two
-// files put back would have made whole again, would be foreign to every other machine. A person says which of
-// the two is right. Pure.
+// Holds back the consequences of a CA in files that is unknown to all leaves it should have signed
+// (unknown-authority.ts): two files put back would repair that, while reissued leaves would be foreign to every other
+// machine. A person decides which of the two is right. Pure.
 import type { ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
 import { bring, type Case, laterMs, lookAgainMs, type Verdict } from './decision.ts';
 import { certificateOf, type UnknownAuthority } from './facts.ts';
 import { nextCommand } from '../next-command.ts';
 
-/** The verdict in place of the one that was reached; undefined where that stands. */
+/** Returns the verdict that replaces the given one; undefined where that stands. */
 export function heldByUnknown(at: Case, verdict: Verdict): Verdict | undefined {
   const { artefact, now } = at;
   const until = laterMs(now, lookAgainMs);
@@ -21,7 +21,7 @@ export function heldByUnknown(at: Case, verdict: Verdict): Verdict | undefined {
   return bring('SignerUnknown', `${verdict.message}; ${state}, see there`, until);
 }
 
-/** The message about such a signer; undefined of any other, and of one that was accepted. */
+/** Returns the message about such a signer; undefined for any other signer, and for an accepted one. */
 function unknownOf({ facts, policy, resolved }: Case, artefact: ResolvedArtefact): string | undefined {
   const fact = facts.get(artefact.name);
   if (artefact.kind !== 'signer' || fact?.state !== 'present' || fact.unknownTo === undefined) return undefined;
@@ -48,7 +48,7 @@ function differenceText({ leaves, issuer, keyId, fingerprint, heldBy }: UnknownA
   return `differs from the one that has signed ${count}: that is "${issuer}" (${known.join('; ')})`;
 }
 
-/** Without `--force` an expired copy takes the place of nothing that is valid. */
+/** Text of the way back. An expired copy replaces a valid certificate only with `--force`. */
 function wayBack({ name, location }: Signer, { backup }: UnknownAuthority): string {
   const files = isFile(location) ? filesOf(location).map(({ file }) => file) : [];
   const back = `put ${files.join(' and ')} back`;
@@ -63,10 +63,10 @@ function wayBack({ name, location }: Signer, { backup }: UnknownAuthority): stri
   }
 }
 
-/** As `--accept-ca` takes it. */
+/** Fingerprint in the form of `--accept-ca`. */
 const fingerprintText = (fingerprint: string): string => `SHA256:${fingerprint}`;
 
-/** The signers from which its next content would come: its issuer, and what a bundle or a copy of CAs is made of. */
+/** Returns the signers of its next content: its issuer, or the signers of a bundle or a copy of CAs. */
 function sourcesOf(artefact: ResolvedArtefact, artefacts: readonly ResolvedArtefact[]): readonly ResolvedArtefact[] {
   const named = (...names: readonly (string | undefined)[]): readonly ResolvedArtefact[] =>
     artefacts.filter(({ name }) => names.includes(name));

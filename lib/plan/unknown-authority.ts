@@ -1,6 +1,6 @@
-// A CA in files that is unknown to all that it is to have signed: another CA has come in its place, by a copy from another
-// cluster, a backup of another machine, or by an administrator who replaces it. Signatures and key identifiers decide;
-// names do not, because most CAs of a kind have one name. Pure.
+// A CA in files that is unknown to all leaves it should have signed: another CA has replaced it, by a copy from another
+// cluster, a backup of another machine, or an administrator. Signatures and key identifiers decide; names do not,
+// because most CAs of a kind have the same name. Pure.
 import { unfitness } from '../inventory/fitness.ts';
 import type { IssuedPair, Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { authorityKey, type Found } from '../store/store.ts';
@@ -17,17 +17,17 @@ interface Sources {
   readonly found: ReadonlyMap<string, Found>;
 }
 
-/** A leaf that another key has signed than that of its signer. */
+/** A leaf signed by another key than its signer's. */
 export interface Stranger {
   readonly name: string;
   readonly leaf: Certificate;
-  /** By which it names the key of its issuer, where that can be compared. */
+  /** Identifier of its issuer's key, where that can be compared. */
   readonly keyId: string | undefined;
 }
 
 /**
- * The leaves that another key has signed, the same for all of them. Undefined where one of them knows the CA, where they do
- * not agree, or where there is no evidence at all.
+ * Returns the leaves that another key has signed, the same for all of them. Undefined where a leaf knows the CA, where
+ * the leaves do not agree, or where there is no evidence at all.
  */
 export function strangersTo(signer: Signer, { resolved, found }: Sources): readonly Stranger[] | undefined {
   const own = held(found.get(signer.name), certificateKey);
@@ -48,7 +48,7 @@ export function strangersTo(signer: Signer, { resolved, found }: Sources): reado
   return strangers.length > 0 && agree(strangers) ? strangers : undefined;
 }
 
-/** The CA that has signed them, and where it still lies: its certificate in any artefact, its pair in the signer's backup. */
+/** Describes the strangers' CA and its places: its certificate in any artefact, its pair in the signer's backup. */
 export function unknownAuthority(
   strangers: readonly Stranger[],
   backup: Found | undefined,
@@ -76,7 +76,7 @@ export function unknownAuthority(
   };
 }
 
-/** The certificate of a pair that belongs together. */
+/** Returns the certificate of a matching pair. */
 function pairIn(found: Found | undefined): Certificate | undefined {
   const keyPem = found?.entries[privateKeyKey];
   const [own] = ownFirst(held(found, certificateKey), keyPem);
@@ -88,8 +88,8 @@ const held = (found: Pick<Found, 'entries'> | undefined, entry: string): readonl
   wholeCertificates(found?.entries[entry] ?? new Uint8Array());
 
 /**
- * Whether it was signed by one of these, also through a CA that it brings along; or names the key of one, and its own damage
- * hides that: a byte may have changed in the identifier, too.
+ * Whether a known CA has signed the leaf, also through an intermediate of its file; or the leaf names the key of a
+ * known CA and its own damage hides the signature: a byte may have changed in the identifier, too.
  */
 function isKnownTo(leaf: Certificate, brought: readonly Certificate[], known: readonly Certificate[]): boolean {
   const isSigned = (one: Certificate): boolean => known.some((authority) => isSignedByKey(one, authority));
@@ -102,8 +102,8 @@ function isKnownTo(leaf: Certificate, brought: readonly Certificate[], known: re
 }
 
 /**
- * What may rightly be signed by others says nothing against the CA, nor what is evidently not the work of a CA of this place:
- * signed by itself, or of no use to the readers of this entry.
+ * Whether a leaf is evidence against the CA. It is not where other CAs may sign it, or where no CA of this cluster can
+ * have made it: self-signed, or of no use to the readers of this entry.
  */
 function isEvidence(child: IssuedPair | ResolvedArtefact, leaf: Certificate): boolean {
   if (isSignedByKey(leaf, leaf)) return false;
@@ -113,8 +113,8 @@ function isEvidence(child: IssuedPair | ResolvedArtefact, leaf: Certificate): bo
 }
 
 /**
- * Whether one other key has signed all of them. One that names no key agrees by the name of its issuer, and not alone: a
- * single signature that fails may be damage.
+ * Whether a single other key has signed all of them. A leaf that names no key agrees by the name of its issuer, and not
+ * alone: a single signature that fails may be damage.
  */
 function agree(strangers: readonly Stranger[]): boolean {
   const keys = new Set(strangers.flatMap(({ keyId }) => keyId ?? []));

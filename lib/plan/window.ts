@@ -1,18 +1,18 @@
-// The window in which certificates are renewed ahead of time: days of the week and hours, in a time zone. Parsed from one
-// text, and asked for the window of a given time. Pure: the time is an argument; a zone that is not named is the machine's.
+// The window in which certificates are renewed ahead of time: days of the week and hours, in a time zone, parsed from
+// one text. Pure: the time is an argument; the default zone is the machine's.
 
-/** Hours of a day in minutes since midnight, on a clock on the wall. */
+/** Hours of a day in minutes since midnight, in local time. */
 export interface RenewalWindow {
-  /** Of the week in which it begins, 0 is Sunday; all of them where none is named. */
+  /** Days of the week on which the window begins, 0 is Sunday; all days where none is named. */
   readonly days: readonly number[];
   readonly from: number;
-  /** More than `from`; beyond 24 hours it ends on the next day. */
+  /** More than `from`; beyond 24 hours the window closes on the next day. */
   readonly until: number;
   /** IANA name or offset; undefined: the machine's own zone. */
   readonly zone?: string | undefined;
 }
 
-/** One of its occurrences. `until` is its first moment after it. */
+/** One occurrence of the window. `until` is the first moment after it. */
 export interface WindowTimes {
   readonly from: Date;
   readonly until: Date;
@@ -22,7 +22,7 @@ const dayNames = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'];
 const allDays = dayNames.map((_, day) => day);
 const minuteMs = 60_000;
 const dayMinutes = 24 * 60;
-/** The timer comes once a minute, and restarts and their proofs take a few. */
+/** The timer fires once a minute, and restarts and their proofs take a few. */
 const shortestMinutes = 10;
 
 export const windowWanted =
@@ -30,7 +30,7 @@ export const windowWanted =
 
 const form = /^(?:([A-Za-z,-]{1,60})\/)?(\d{2}:\d{2})-(\d{2}:\d{2})(?: ([\w+/:-]{1,64}))?$/;
 
-/** Undefined where the text is no window, or its zone is not known here. */
+/** Returns undefined where the text is no window, or its zone is not known here. */
 export function parseWindow(text: string): RenewalWindow | undefined {
   const [whole, dayText, fromText = '', untilText = '', zone] = form.exec(text) ?? [];
   const days = dayText === undefined ? allDays : parseDays(dayText);
@@ -42,7 +42,7 @@ export function parseWindow(text: string): RenewalWindow | undefined {
   return { days, from, until, ...(zone !== undefined && { zone }) };
 }
 
-/** `Sat,Sun`, `Mon-Fri`, `Sat-Mon`. */
+/** Parses `Sat,Sun`, `Mon-Fri`, `Sat-Mon`. */
 function parseDays(text: string): readonly number[] | undefined {
   const days = new Set<number>();
   for (const part of text.toLowerCase().split(',')) {
@@ -72,10 +72,10 @@ function isZone(zone: string | undefined): boolean {
   }
 }
 
-/** The one that is open, else the next. On the day on which a clock is set, none is lost: see `momentOf`. */
+/** Returns the open window, else the next. None is lost on the day of a clock change: see `momentOf`. */
 export function nextWindow(window: RenewalWindow, now: Date): WindowTimes {
   const today = Math.floor(onTheWall(window.zone, now.getTime()) / (dayMinutes * minuteMs));
-  // From yesterday, because that may last past midnight, to this day in a week and one more.
+  // From yesterday, because that window may last past midnight, to this day in a week and one more.
   for (let day = today - 1; day <= today + 8; day += 1) {
     // 1970-01-01 was a Thursday.
     if (!window.days.includes((((day + 4) % 7) + 7) % 7)) continue;
@@ -89,14 +89,14 @@ function timesOn(day: number, { from, until, zone }: RenewalWindow): WindowTimes
   const midnight = day * dayMinutes * minuteMs;
   const begins = momentOf(midnight + from * minuteMs, zone, 'first');
   const ends = momentOf(midnight + until * minuteMs, zone, 'last');
-  // The hour that is left out in spring may be most of it: then it lasts as long as on other days.
+  // The hour that a clock change skips in spring may be most of the window: then it lasts as long as on other days.
   const lasts = ends - begins >= shortestMinutes * minuteMs ? ends : begins + (until - from) * minuteMs;
   return { from: new Date(begins), until: new Date(lasts) };
 }
 
 /**
- * When a clock on the wall shows this. A time that is shown twice (in autumn) is its first or its last occurrence; one
- * that is left out (in spring) is as long after the change as it would have been without it.
+ * Converts local time to a moment. A time that occurs twice (in autumn) is its first or its last occurrence; a time
+ * that is skipped (in spring) lies as long after the change as without the change.
  */
 function momentOf(wall: number, zone: string | undefined, which: 'first' | 'last'): number {
   const around = [wall - dayMinutes * minuteMs, wall + dayMinutes * minuteMs];
@@ -106,17 +106,17 @@ function momentOf(wall: number, zone: string | undefined, which: 'first' | 'last
   return which === 'first' ? Math.min(...shown) : Math.max(...shown);
 }
 
-/** What the clock on the wall shows then, as if it were UTC. Whole seconds. */
+/** Local time at that moment, as if it were UTC. Whole seconds. */
 function onTheWall(zone: string | undefined, moment: number): number {
   const parts = formatOf(zone).formatToParts(moment);
   const part = (type: Intl.DateTimeFormatPartTypes): number => Number(parts.find((one) => one.type === type)?.value);
   return Date.UTC(part('year'), part('month') - 1, part('day'), part('hour'), part('minute'), part('second'));
 }
 
-/** Making one costs more than using it a thousand times. */
+/** Cache of formats: making one costs more than using it a thousand times. */
 const formats = new Map<string | undefined, Intl.DateTimeFormat>();
 
-/** Throws RangeError for a zone that nobody knows. */
+/** Throws RangeError for an unknown zone. */
 function formatOf(zone: string | undefined): Intl.DateTimeFormat {
   const known = formats.get(zone);
   if (known !== undefined) return known;

@@ -1,4 +1,4 @@
-// The address by which this machine's API server and etcd are reached, as files beside the manifests show it: servers of
+// The address by which this machine's API server and etcd are reached, from files next to the manifests: servers of
 // kubeconfigs and names of certificates. Pure. Kubeconfigs and certificates also name load balancers and the service
 // network, so an address counts only where this machine has it, or where a kubeconfig and a certificate of etcd, which
 // names no load balancer, agree.
@@ -17,7 +17,7 @@ export interface AddressWitnesses {
   readonly own: readonly string[];
 }
 
-/** The addresses that witnesses agree on, the best witnessed first. */
+/** Returns the addresses that witnesses agree on, the best witnessed first. */
 export function witnessedAddresses(witnesses: AddressWitnesses): readonly string[] {
   const { kubeconfigs, etcdCertificates, apiServerCertificate, own } = witnesses;
   const servers = serversIn(kubeconfigs).map((url) => bareHost(url));
@@ -27,13 +27,13 @@ export function witnessedAddresses(witnesses: AddressWitnesses): readonly string
   return [...new Set(confirmed.filter((host) => isIP(host) !== 0 && !isLoopbackHost(host)))];
 }
 
-/** Whether a machine has an address that one of its flags names, or another of its files names the same as its own. */
+/** Whether a machine has an address that a flag of it names, or another of its files names it as its own. */
 export function isConfirmedBy(witnesses: AddressWitnesses, address: string): boolean {
   if (isLoopbackHost(address) || witnesses.own.includes(address)) return true;
   return witnessedAddresses({ ...witnesses, own: [address] }).includes(address);
 }
 
-/** The port of the first kubeconfig that names a server at this address. */
+/** Returns the port of the first kubeconfig that names a server at this address. */
 export function witnessedPort(kubeconfigs: AddressWitnesses['kubeconfigs'], address: string): string | undefined {
   const port = serversIn(kubeconfigs).find((url) => bareHost(url) === address)?.port;
   return port === '' ? undefined : port;
@@ -45,7 +45,7 @@ const serversIn = (kubeconfigs: AddressWitnesses['kubeconfigs']): readonly URL[]
     return url?.protocol === 'https:' ? [url] : [];
   });
 
-/** Addresses in the first certificate of a text; none where it cannot be read. */
+/** Returns addresses in the first certificate of a text; none where it cannot be read. */
 function addressesIn(pem: string | undefined): readonly string[] {
   try {
     return wholeCertificates(Buffer.from(pem ?? ''))[0]?.facts.hostnames.filter((name) => isIP(name) !== 0) ?? [];

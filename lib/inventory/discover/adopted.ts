@@ -1,11 +1,11 @@
-// What a kubeadm machine has become whose static pods follow objects in the API (`init adopt`). Their flags name kubeadm's
-// files first and ours after them, and the last one counts. So kubeadm's files are kept good there for the way back, but
-// a component whose flags no longer name them reads them no longer: nothing has to be restarted for them, and none serves
-// them. Pure.
+// A kubeadm machine after `init adopt`: its static pods follow objects in the API. Their flags name kubeadm's files
+// first and ours after them, and the last one counts. So kubeadm's files are kept valid there for the way back, but a
+// component whose flags no longer name them reads them no longer: nothing has to be restarted for them, and no
+// component serves them. Pure.
 //
-// The kubelet stays kubeadm's: its certificate is signed with the CA key on this machine. That serves only while the API
-// server still trusts that CA, and while the kubelet trusts what the API server serves; else a certificate that looks
-// valid would keep the kubelet from asking for a good one with its bootstrap kubeconfig.
+// The kubelet stays kubeadm's: its certificate is signed with the CA key on this machine. That works only while the API
+// server still trusts that CA, and while the kubelet trusts the API server's certificate; else a certificate that looks
+// valid would keep the kubelet from requesting a good one with its bootstrap kubeconfig.
 import { readKubeconfigView } from '../../kubeconfig/document.ts';
 import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
 import { signatureMatches } from '../../pki/verify.ts';
@@ -15,10 +15,10 @@ import { containersOf, flagsOf } from './documents.ts';
 /** The name of our container in a static pod (lib/adopt/static-pods.ts). */
 const ownContainer = 'kube-cert-recovery';
 
-/** Files by component: one that is named here reads these and no others. */
+/** Files by component: a component listed here reads only these. */
 export type FilesRead = Readonly<Record<string, readonly string[]>>;
 
-/** `manifests`: their texts by component. */
+/** Returns the files of adopted components. `manifests`: their texts by component. */
 export function readByAdopted(manifests: Readonly<Record<string, string | undefined>>): FilesRead {
   const adopted = Object.entries(manifests).filter(
     ([, text = '']) => text.includes(ownContainer) && containersOf(text).some(({ name }) => name === ownContainer),
@@ -28,20 +28,20 @@ export function readByAdopted(manifests: Readonly<Record<string, string | undefi
   );
 }
 
-/** What a kubelet identity of this machine would meet. Texts in PEM; undefined: it could not be read. */
+/** Trust that a kubelet identity of this machine would meet. Texts in PEM; undefined: it could not be read. */
 export interface KubeletTrust {
   /** kubeadm's CA on this machine, which would sign. */
   readonly authority: string | undefined;
-  /** kube-apiserver --client-ca-file and --tls-cert-file, the ones that count. */
+  /** Effective kube-apiserver --client-ca-file and --tls-cert-file. */
   readonly clientAuthorities: string | undefined;
   readonly served: string | undefined;
   readonly kubeletKubeconfig: string | undefined;
-  /** Where that lies. */
+  /** Path of that kubeconfig. */
   readonly kubeconfigFile: string;
   readonly endpoints: Endpoints;
 }
 
-/** Why the CA on this machine must not sign for the kubelet, as the end of a sentence; undefined: nothing is against it. */
+/** Why the CA on this machine must not sign for the kubelet, as the last part of a sentence; undefined: it may. */
 export function signingProblem(trust: KubeletTrust): string | undefined {
   const own = certificatesIn(trust.authority);
   const clients = certificatesIn(trust.clientAuthorities);
@@ -58,7 +58,7 @@ export function signingProblem(trust: KubeletTrust): string | undefined {
   return 'kubelet.conf knows the API server by that CA, which has not signed what it serves';
 }
 
-/** Empty where it names a file: its owner keeps it up to date. Undefined where there is no CA in it. */
+/** Returns none where it names a file: its owner keeps it up to date. Undefined where there is no CA in it. */
 function authoritiesOfKubelet({
   kubeletKubeconfig,
   kubeconfigFile,
@@ -70,7 +70,7 @@ function authoritiesOfKubelet({
   return view.authority.kind === 'file' ? [] : certificatesIn(view.authority.bytes?.toString('utf8'));
 }
 
-/** Renewed with the same name and key, a CA is the same for all that it has signed. */
+/** Whether two CAs have the same name and key: a renewal keeps both, and all certificates it has signed stay valid. */
 function isSameAuthority({ fields: one }: Certificate, { fields: other }: Certificate): boolean {
   return one.subject.der.equals(other.subject.der) && one.publicKeyInfo.equals(other.publicKeyInfo);
 }

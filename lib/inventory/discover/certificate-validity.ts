@@ -1,10 +1,14 @@
-// The life that kubeadm gives to certificates of a cluster (ClusterConfiguration.certificateValidityPeriod, v1beta4), from the
-// ConfigMap in which it keeps its configuration. It counts for what `kubeadm certs renew` renews, too; CAs keep theirs. Pure.
+// The lifetime that kubeadm gives to certificates of a cluster (ClusterConfiguration.certificateValidityPeriod,
+// v1beta4), from the ConfigMap in which it keeps its configuration. It also counts for renewals of `kubeadm certs
+// renew`; CAs keep theirs. Pure.
 import { isMapping, readYaml } from '../../yaml.ts';
 import { isFile } from '../places.ts';
 import type { Resolved, ResolvedArtefact } from '../model.ts';
 
-/** Its entry `ClusterConfiguration` is a document (kubernetes/kubernetes: cmd/kubeadm/app/constants, KubeadmConfigConfigMap). */
+/**
+ * Its entry `ClusterConfiguration` is a document (kubernetes/kubernetes: cmd/kubeadm/app/constants,
+ * KubeadmConfigConfigMap).
+ */
 export const kubeadmConfig = { kind: 'configMap', namespace: 'kube-system', name: 'kubeadm-config' } as const;
 
 const unitMs: Readonly<Record<string, number>> = {
@@ -19,10 +23,10 @@ const unitMs: Readonly<Record<string, number>> = {
 const part = '(\\d+(?:\\.\\d*)?|\\.\\d+)(h|ms|m|s|us|µs|ns)';
 const whole = new RegExp(`^(?:${part})+$`);
 
-/** time.Duration counts nanoseconds in 64 bits; a longer one is no text that kubeadm reads. */
+/** time.Duration counts nanoseconds in 64 bits; kubeadm reads no longer one. */
 const longestMs = 2 ** 63 / 1e6;
 
-/** Of a duration as Go writes it (time.ParseDuration), milliseconds; undefined for another text, and for none above zero. */
+/** Milliseconds of a duration of Go (time.ParseDuration); undefined for other text, and unless above zero. */
 export function parseGoDuration(text: string): number | undefined {
   if (!whole.test(text)) return undefined;
   const parts = [...text.matchAll(new RegExp(part, 'g'))];
@@ -30,12 +34,12 @@ export function parseGoDuration(text: string): number | undefined {
   return ms > 0 && ms < longestMs ? ms : undefined;
 }
 
-/** kubeadm takes seconds, too: a timer that looks once a minute would renew, and restart components, at each of its runs. */
+/** kubeadm accepts seconds, too: a timer that fires each minute would renew, and restart components, each time. */
 export const shortestMs = 3_600_000;
 
 /**
- * Of the document `ClusterConfiguration`, an hour at least; undefined where it says none, or none that kubeadm itself would
- * read.
+ * Returns the validity in the document `ClusterConfiguration`, an hour at least; undefined where it has none, or one
+ * that kubeadm itself would not read.
  */
 export function certificateValidity(document: unknown): number | undefined {
   if (typeof document !== 'string') return undefined;
@@ -46,8 +50,9 @@ export function certificateValidity(document: unknown): number | undefined {
 }
 
 /**
- * The same artefacts with that life in place of kubeadm's default, and their thresholds in proportion. `own`: names of those
- * whose life the administrator has set here. A threshold of their own stays, as far as a renewal still gains something.
+ * Returns the same artefacts with that lifetime in place of kubeadm's default, and their thresholds in proportion.
+ * `own`: names of artefacts with a lifetime set by the administrator. A threshold of its own stays, as far as a renewal
+ * still gains something.
  */
 export function withCertificateValidity(
   resolved: Resolved,

@@ -1,12 +1,12 @@
-// The directory of a machine's certificates, where kubeadm was given another one than its own (certificatesDir), as kubespray and
-// minikube do. Pure.
+// The directory of a machine's certificates, where kubeadm was given a certificatesDir other than its own, like
+// kubespray and minikube do. Pure.
 import type { Inventory } from '../model.ts';
 import type { NamedFiles } from './named-files.ts';
 
 /**
- * The place of a directory of the inventory, as flags show it: several name a file there that has the name which it has below
- * the usual directory, a CA and a certificate among them. Of several the one that most of them name. Undefined where
- * there is none: one flag alone may name a file of anybody.
+ * Returns the place of a directory of the inventory, from flags: several name a file there with its name below the
+ * usual directory, a CA and a certificate among them. Of several directories the most named one. Undefined where there
+ * is none: a single flag may name a file anywhere.
  */
 export function shownDirectory(name: string, declared: Inventory['files'] = {}, named: NamedFiles): string | undefined {
   const authorities = new Set(Object.values(declared).flatMap(({ keyOf }) => keyOf ?? []));

@@ -1,5 +1,5 @@
-// Certificates of this machine as discovery reads them: in PEM files, and those of kubeconfigs. Impure: it reads files, and
-// nothing else. Never fails because of a file.
+// Certificates of this machine for discovery: in PEM files, and in kubeconfigs. Impure: it reads files, and nothing
+// else. Never fails because of a file.
 import { readKubeconfigView, type Source } from '../../kubeconfig/document.ts';
 import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
 import type { MachineFiles } from './machine-files.ts';
@@ -7,20 +7,20 @@ import type { MachineFiles } from './machine-files.ts';
 /** The current context of a kubeconfig, which its component uses, whatever its names are. */
 interface HeldByKubeconfig {
   readonly server: string | undefined;
-  /** Whether it holds the host of that URL against the names of the server's certificate. */
+  /** Whether it verifies the host of that URL against the names of the server's certificate. */
   readonly checksHost: boolean;
   /** A kubeconfig may have a token instead, or nothing. */
   readonly namesCertificate: boolean;
-  /** Undefined where there is none, or none that can be read. */
+  /** Undefined where there is none, or it cannot be read. */
   readonly leaf: Certificate | undefined;
 }
 
-/** Empty where the file is absent or holds none. */
+/** Returns none where the file is absent or holds none. */
 export async function certificatesIn(file: string, text: MachineFiles['text']): Promise<readonly Certificate[]> {
   return wholeCertificates(Buffer.from((await text(file)) ?? ''));
 }
 
-/** Undefined where the file is absent, broken or no kubeconfig, or where somebody else keeps its credentials. */
+/** Undefined where the file is absent, broken or no kubeconfig, or another program maintains its credentials. */
 export async function heldByKubeconfig(
   file: string,
   text: MachineFiles['text'],

@@ -4,7 +4,7 @@ import { shellCommands } from './shell-script.ts';
 
 const shells: ReadonlySet<string> = new Set(['sh', 'bash', 'dash', 'ash', 'busybox']);
 
-/** Programs that start another one, which their own words name. */
+/** Programs that start another program, given in their own words. */
 const runners: ReadonlySet<string> = new Set(
   (
     'env nice ionice chrt taskset numactl stdbuf setpriv runuser sudo su-exec gosu chroot flock timeout tini dumb-init ' +
@@ -13,8 +13,8 @@ const runners: ReadonlySet<string> = new Set(
 );
 
 /**
- * The words behind the program of this name, also where a shell or another program starts it (`sh -c 'exec kubelet ...'`,
- * `docker run ... etcd ...`). Undefined where that program is not started.
+ * Returns the words behind the program of this name, also where a shell or another program starts it (`sh -c 'exec
+ * kubelet ...'`, `docker run ... etcd ...`). Undefined where that program is not started.
  */
 export function argumentsOf(
   component: string,
@@ -40,6 +40,6 @@ function argumentsBehind(component: string, words: readonly string[]): readonly 
 
 const programOf = (words: readonly string[]): string => basename(words.find((word) => !/^\w+=/.test(word)) ?? '');
 
-/** A file of it may have its version behind its name: etcd-v3.5.9. */
+/** Whether a file is the program; it may have its version behind its name: etcd-v3.5.9. */
 const isProgram = (component: string, file: string): boolean =>
   file === component || (file.startsWith(component) && /^[-_]v?\d[\w.+-]*$/.test(file.slice(component.length)));

@@ -1,5 +1,5 @@
-// The URLs by which the components of this machine ask its API server: a load balancer on this machine, which no other file
-// names. Impure: it reads files, and nothing else. Never fails because of a file.
+// The URLs at which the components of this machine reach its API server: a load balancer on this machine, which no
+// other file names. Impure: it reads files, and nothing else. Never fails because of a file.
 import { isComponent } from '../../components.ts';
 import { signatureMatches } from '../../pki/verify.ts';
 import { pathHere, type PlacesHere } from '../located.ts';
@@ -9,15 +9,16 @@ import type { MachineFiles } from './machine-files.ts';
 
 export interface ComponentServer {
   readonly url: string;
-  /** As the inventory has its kubeconfig. */
+  /** Endpoint of its kubeconfig in the inventory. */
   readonly endpoint: Extract<Artefact['location'], { readonly kind: 'kubeconfig' }>['endpoint'];
-  /** Whether it holds the host of the URL against the names of the server's certificate. */
+  /** Whether it verifies the host of the URL against the names of the server's certificate. */
   readonly checksHost: boolean;
 }
 
 /**
- * A component uses the current context of its kubeconfig, whatever its names are. It is this machine's where the CA of this
- * machine has signed its certificate: the kubeconfig of another cluster has one of that cluster's CA.
+ * Returns the servers of components, from the current context of their kubeconfigs, whatever its names are. A server is
+ * this machine's where the CA of this machine has signed the kubeconfig's certificate: another cluster's kubeconfig has
+ * a certificate of that cluster's CA.
  */
 export async function componentServers(
   artefacts: readonly Artefact[],

@@ -1,4 +1,4 @@
-// Settings of a component: flags of its command line, variables that stand for flags, fields of its configuration. Pure.
+// Settings of a component: flags of its command line, variables in place of flags, fields of its configuration. Pure.
 import { posix } from 'node:path';
 import { flagsIn } from '../../command-flags.ts';
 import type { ComponentName } from '../../components.ts';
@@ -14,11 +14,11 @@ export interface Mount {
   readonly hostPath: string | undefined;
 }
 
-/** The directories by which a path that a component is given becomes one of this host. */
+/** The directories that map a path of a component to a path of this host. */
 export interface PathContext {
-  /** Those of its container. */
+  /** Mounts of its container. */
   readonly mounts: readonly Mount[];
-  /** The directory that relative paths begin at; undefined where nothing here says which. */
+  /** The directory that relative paths begin at; undefined where it is unknown here. */
   readonly workingDirectory?: string | undefined;
 }
 
@@ -37,7 +37,7 @@ export interface ComponentCommand extends PathContext {
   readonly source: string;
 }
 
-/** Values of the flags among these words. */
+/** Returns values of the flags among these words. */
 export function valuesIn(words: readonly string[]): ValuesByFlag {
   const values = new Map<string, string[]>();
   for (const { name, value = '' } of flagsIn(words)) {
@@ -48,7 +48,7 @@ export function valuesIn(words: readonly string[]): ValuesByFlag {
   return values;
 }
 
-/** Variables that stand for flags: ETCD_CERT_FILE for --cert-file, and those of etcdctl (etcd: pkg/flags, FlagToEnv). */
+/** Returns variables that replace flags: ETCD_CERT_FILE for --cert-file, and etcdctl's (etcd: pkg/flags, FlagToEnv). */
 export function valuesOfVariables(component: ComponentName, variables: ReadonlyMap<string, string>): ValuesByFlag {
   if (component !== 'etcd') return new Map();
   return new Map(
@@ -61,10 +61,10 @@ export function valuesOfVariables(component: ComponentName, variables: ReadonlyM
   );
 }
 
-/** Values of one flag beat those of the other source. */
+/** Merges two sources of flags: values of the first beat values of the second. */
 export const firstOfBoth = (first: ValuesByFlag, second: ValuesByFlag): ValuesByFlag => new Map([...second, ...first]);
 
-/** Values with those of a configuration that one of them names. `documents`: its texts, a later one beats an earlier. */
+/** Adds the values of a configuration that a flag names. `documents`: its texts, a later one beats an earlier. */
 export function withConfiguration(
   component: ComponentName,
   values: ValuesByFlag,
@@ -93,7 +93,7 @@ export function withConfiguration(
   return firstOfBoth(new Map([...values].filter(([name]) => !unread.has(name))), found);
 }
 
-/** A relative path is one beside the configuration (cmd/kubelet/app: kubeletConfigFlagPrecedence, resolveRelativePaths). */
+/** Resolves a path next to the configuration (cmd/kubelet/app: kubeletConfigFlagPrecedence, resolveRelativePaths). */
 const besideConfiguration = (file: string, path: string): string =>
   posix.isAbsolute(path) ? path : posix.join(posix.dirname(file), path);
 
@@ -105,16 +105,16 @@ function fieldsAt(value: unknown, path: string): readonly unknown[] {
   return rest.length === 0 ? items : items.flatMap((item) => fieldsAt(item, rest.join('.')));
 }
 
-/** The place on this host of a path that a component sees; undefined where none is given, and where it is not known. */
+/** Returns the path on this host of a component's path; undefined where none is given, and where it is unknown. */
 export const hostPathOf = (path: string | undefined, around: PathContext): string | undefined =>
   hostPlaceOf(path, around)?.path;
 
-/** `unknown`: why the place on this host is not known, as the end of a sentence. Undefined where no path is given. */
+/** `unknown`: why the place on this host is unknown, as the last part of a sentence. Undefined without a path. */
 export type HostPlace = { readonly path: string; readonly unknown?: never } | Unknown;
 interface Unknown {
   readonly path?: never;
   readonly unknown: string;
-  /** It is a volume that ends with its pod. */
+  /** The volume is deleted together with its pod. */
   readonly isInPod?: true;
 }
 
@@ -122,7 +122,7 @@ export function hostPlaceOf(
   path: string | undefined,
   { mounts, workingDirectory }: PathContext,
 ): HostPlace | undefined {
-  // An empty value stands for none (pflag).
+  // An empty value means none (pflag).
   if (path === undefined || path === '') return undefined;
   if (path.includes('$')) return { unknown: 'has a variable whose value is not known here' };
   // systemd.unit(5), "Specifiers".

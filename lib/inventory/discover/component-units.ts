@@ -1,4 +1,5 @@
-// Units of systemd that start components, with their drop-ins and environment files. Impure: it reads files, and nothing else.
+// Units of systemd that start components, with their drop-ins and environment files. Impure: it reads files, and
+// nothing else.
 import { basename, dirname, join, matchesGlob } from 'node:path';
 import { componentNames } from '../../components.ts';
 import { argumentsOf } from './component-arguments.ts';
@@ -6,7 +7,7 @@ import type { ComponentCommand } from './component-settings.ts';
 import type { MachineFiles } from './machine-files.ts';
 import { environmentFile, serviceUnit, type ServiceUnit, unitsNamedBy, withVariables } from './unit-files.ts';
 
-/** Directories of units; the first unit of a name beats the others (systemd.unit(5)). */
+/** Directories of units; the first unit of a name beats the rest (systemd.unit(5)). */
 const unitDirectories = [
   '/etc/systemd/system',
   '/run/systemd/system',
@@ -16,9 +17,9 @@ const unitDirectories = [
 ];
 
 interface UnitCommands {
-  /** By component, of the first unit that starts it. */
+  /** Command by component, from the first unit that starts it. */
   readonly started: ReadonlyMap<string, ComponentCommand>;
-  /** By component, of a unit that has its name and starts another program, which may start the component unseen. */
+  /** Command by component, from a unit of its name that starts another program, which may start it unseen. */
   readonly hidden: ReadonlyMap<string, ComponentCommand>;
 }
 
@@ -29,7 +30,7 @@ export async function unitsThatStart(files: MachineFiles): Promise<UnitCommands>
   const wanted = await wantedUnits(present, files);
   const units = withInstances(present, wanted);
   for (const name of startOrder(units)) {
-    // One that nothing wants is a leftover.
+    // A unit that nothing wants is a leftover.
     if (!wanted.has(name)) continue;
     const unit = await readUnit(name, units.get(name) ?? '', files);
     if (unit === undefined) continue;
@@ -47,7 +48,7 @@ export async function unitsThatStart(files: MachineFiles): Promise<UnitCommands>
   return { started, hidden };
 }
 
-/** Paths by name; the first of a name counts, also one that is masked. */
+/** Returns paths by name; the first of a name counts, also a masked one. */
 async function firstOfName(directories: readonly string[], files: MachineFiles): Promise<ReadonlyMap<string, string>> {
   const found = new Map<string, string>();
   for (const directory of directories) {
@@ -56,7 +57,7 @@ async function firstOfName(directories: readonly string[], files: MachineFiles):
   return found;
 }
 
-/** Units that have the name of a component first, then others of an administrator, and of packages that are named alike. */
+/** Returns units named like a component first, then units of the administrator, and packages' with similar names. */
 function startOrder(units: ReadonlyMap<string, string>): readonly string[] {
   const services = [...units].flatMap(([name, path]) =>
     name.endsWith('.service') && (dirname(path) === unitDirectories[0] || /kube|etcd/.test(name)) ? [name] : [],
@@ -65,7 +66,7 @@ function startOrder(units: ReadonlyMap<string, string>): readonly string[] {
   return [...new Set([...own, ...services.toSorted()])];
 }
 
-/** With the instances of templates that are wanted: kubelet@main.service is started from kubelet@.service. */
+/** Adds the instances of templates that are wanted: kubelet@main.service is started from kubelet@.service. */
 function withInstances(units: ReadonlyMap<string, string>, wanted: ReadonlySet<string>): ReadonlyMap<string, string> {
   const instances = [...wanted].flatMap((name): [string, string][] => {
     const path = units.has(name) ? undefined : units.get(templateOf(name));
@@ -76,7 +77,7 @@ function withInstances(units: ReadonlyMap<string, string>, wanted: ReadonlySet<s
 
 const templateOf = (name: string): string => name.replace(/^([^@]*@).+(\.service)$/, '$1$2');
 
-/** Paths that a pattern of EnvironmentFile= stands for, in their order (glob(7), in the name of the file). */
+/** Returns the paths that match a pattern of EnvironmentFile=, in their order (glob(7), in the name of the file). */
 async function filesOfPattern(path: string, files: MachineFiles): Promise<readonly string[]> {
   const pattern = basename(path);
   if (!/[*?[]/.test(pattern)) return [path];
@@ -84,13 +85,13 @@ async function filesOfPattern(path: string, files: MachineFiles): Promise<readon
   return names.filter((name) => matchesGlob(name, pattern)).map((name) => join(dirname(path), name));
 }
 
-/** Those that a directory of systemd names, and what they need. */
+/** Returns the units that a directory of systemd names, and the units they need. */
 async function wantedUnits(units: ReadonlyMap<string, string>, files: MachineFiles): Promise<ReadonlySet<string>> {
   const directories = (await files.directories('/etc/systemd/system')).filter((name) =>
     /\.(wants|requires)$/.test(name),
   );
   const names = await Promise.all(directories.map((name) => files.names(`/etc/systemd/system/${name}`)));
-  // The kubelet's may be started by something else. A set is walked with what is added on the way.
+  // Another program may start the kubelet's. A set is walked with its additions on the way.
   const wanted = new Set([...names.flat(), 'kubelet.service']);
   for (const name of wanted) {
     const path = units.get(name) ?? units.get(templateOf(name));
@@ -100,14 +101,14 @@ async function wantedUnits(units: ReadonlyMap<string, string>, files: MachineFil
   return wanted;
 }
 
-/** A unit with its drop-ins; undefined for one that is masked (a link to /dev/null) or starts no component. */
+/** Returns a unit with its drop-ins; undefined where it is masked (a link to /dev/null) or starts no component. */
 async function readUnit(name: string, path: string, files: MachineFiles): Promise<ServiceUnit | undefined> {
   const texts = await textsOfUnit(name, path, files);
   const [unit] = texts;
   return unit === undefined || !/kube|etcd/.test(name + unit) ? undefined : serviceUnit(name, texts);
 }
 
-/** Of a unit and its drop-ins, in the order in which systemd reads them; none of one that is masked. */
+/** Returns the texts of a unit and its drop-ins, in the order in which systemd reads them; none for a masked one. */
 async function textsOfUnit(name: string, path: string, files: MachineFiles): Promise<readonly string[]> {
   const textOf = async (file: string): Promise<string | undefined> =>
     (await files.link(file)) === '/dev/null' ? undefined : files.text(file);

@@ -1,5 +1,6 @@
-// Settings of the components of this machine: from manifests of static pods, from units of systemd, and, where neither has
-// them, from the command lines of running processes. Impure: it reads files, and nothing else. Never fails because of a file.
+// Settings of the components of this machine: from manifests of static pods, from units of systemd, and, where neither
+// has them, from the command lines of running processes. Impure: it reads files, and nothing else. Never fails because
+// of a file.
 import { basename, join } from 'node:path';
 import { type ComponentName, componentNames } from '../../components.ts';
 import { configurationFields } from '../file-flags.ts';
@@ -21,17 +22,17 @@ import { environmentFile } from './unit-files.ts';
 
 export interface ComponentSources {
   readonly manifests: Readonly<Record<string, string | undefined>>;
-  /** Their paths. */
+  /** Paths of the manifests. */
   readonly manifestFiles: Readonly<Record<string, string | undefined>>;
   /** The kubelet's configuration, where nothing names another one. */
   readonly kubeletConfiguration: string;
-  /** For the units of this machine: most of them are no component's, and what cannot be read of them is no news. */
+  /** Reader for the units of this machine: most belong to no component, so failures are not reported. */
   readonly units: MachineFiles;
-  /** For processes; undefined where those that can be seen may be another control plane's. They may end while they are read. */
+  /** Reader for processes, which may exit meantime; undefined where another control plane's may be visible. */
   readonly processes?: MachineFiles | undefined;
 }
 
-/** Settings by component. */
+/** Reads settings by component. */
 export async function readComponents(files: MachineFiles, sources: ComponentSources): Promise<SettingsHere> {
   const { started: units, hidden } = await unitsThatStart(sources.units);
   const lineOf = (component: ComponentName): ComponentCommand | undefined => {
@@ -64,7 +65,7 @@ async function settingsOf(
   const around = { mounts: [], ...rest };
   const started = argumentsOf(component, words, variables);
   const args = started ?? words;
-  // Without a program, words are arguments of the image's own.
+  // Words without a program are arguments of the image's own.
   const isHidden = started === undefined && words[0]?.startsWith('-') === false;
   let values = firstOfBoth(valuesIn(args), valuesOfVariables(component, variables));
   for (const flag of Object.keys(configurationFields[component] ?? {})) {
@@ -80,7 +81,7 @@ async function settingsOf(
   return line === undefined && values.size === 0 ? undefined : { values, source, isHidden, ...around };
 }
 
-/** Texts of the kubelet's files that end with .conf, each over the one before (--config-dir). */
+/** Returns texts of the kubelet's files named *.conf, each over the one before (--config-dir). */
 async function configurationDropIns(directory: string | undefined, files: MachineFiles): Promise<readonly string[]> {
   if (directory === undefined) return [];
   const names = (await files.names(directory)).filter((name) => name.endsWith('.conf'));
@@ -88,7 +89,7 @@ async function configurationDropIns(directory: string | undefined, files: Machin
   return texts.flatMap((text) => text ?? []);
 }
 
-/** Command lines by component, of processes of the system that see the same files as this one. */
+/** Returns command lines by component, from processes of the system that see the same files as this process. */
 async function processesOf(files: MachineFiles): Promise<ReadonlyMap<string, ComponentCommand>> {
   const found = new Map<string, ComponentCommand>();
   const here = await files.link('/proc/self/ns/mnt');
@@ -110,7 +111,7 @@ async function processesOf(files: MachineFiles): Promise<ReadonlyMap<string, Com
   return found;
 }
 
-/** Anybody may give a process of his own this name and these flags: it is one of root alone, or of a service of systemd. */
+/** Whether it is a process of root alone, or of a service of systemd: any user may use this name and these flags. */
 async function isOfSystem(id: string, component: string, files: MachineFiles): Promise<boolean> {
   if (basename((await files.link(`/proc/${id}/exe`)) ?? '') !== component) return false;
   const status = (await files.text(`/proc/${id}/status`)) ?? '';

@@ -1,10 +1,10 @@
-// Words of a container's command, args and variables as its kubelet expands them (kubernetes/kubernetes:
+// Words of a container's command, args and variables, expanded the way of its kubelet (kubernetes/kubernetes:
 // third_party/forked/golang/expansion/expand.go). Pure.
 
-/** Of all values that one text gets. Paths have four kilobytes at most; variables in variables could grow without end. */
+/** Limit for all values in one text. Paths have four kilobytes at most; nested variables could grow without limit. */
 const longestExpansion = 65_536;
 
-/** Replaces by a value as long as there is room for it; what finds none stays as it is written. */
+/** Replaces a variable by its value as long as there is room for it; else the written text stays. */
 export function roomForValues(): (value: string | undefined, written: string) => string {
   let left = longestExpansion;
   return (value, written) => {
@@ -14,7 +14,7 @@ export function roomForValues(): (value: string | undefined, written: string) =>
   };
 }
 
-/** `$(NAME)` is replaced, `$$` is one `$`, and a variable that is not known stays as it is written. */
+/** Expands a text: `$(NAME)` is replaced, `$$` is one `$`, and an unknown variable stays unchanged. */
 export function expanded(text: string, variables: ReadonlyMap<string, string>): string {
   const put = roomForValues();
   return text.replaceAll(/\$\$|\$\(([^()]*)\)/g, (found, name?: string) =>

@@ -1,6 +1,6 @@
-// Addresses that the certificates of this machine must hold, whatever names people gave them: flags advertise them, and the
-// components of this machine connect to them. Pure. An address counts that this machine has, or that another file names as
-// its own: a manifest may come from another machine, and nothing is made for an address that it alone names.
+// Addresses that the certificates of this machine must hold, whatever names people gave them: flags advertise them, and
+// the components of this machine connect to them. Pure. An address counts that this machine has, or that another file
+// names as its own: a manifest may come from another machine, and nothing is made for an address that it alone names.
 import { isIP } from 'node:net';
 import { bareHost, isLoopbackHost } from '../../address.ts';
 import { checkedHostname } from '../values.ts';
@@ -11,12 +11,12 @@ import type { SettingsHere } from './named-files.ts';
 export interface Demanding {
   readonly settings: SettingsHere;
   readonly servers: readonly ComponentServer[];
-  /** Whether this machine has an address that one of its flags names, or another file shows that it is its own. */
+  /** Whether this machine has an address that a flag of it names, or another file shows it as its own. */
   readonly isConfirmed: (address: string) => boolean;
   readonly own: readonly string[];
 }
 
-/** By the name of the entry; without those of which nothing is demanded. */
+/** Returns demanded names by the name of the entry; without entries that have no demand. */
 export function demandedHostnames(
   artefacts: readonly Artefact[],
   here: Demanding,
@@ -41,8 +41,8 @@ function byFlag(
 }
 
 /**
- * A load balancer elsewhere has the names that people gave the certificate. So has one on the loopback interface, but for the
- * port of the API server itself.
+ * Returns addresses in kubeconfigs of components. A load balancer elsewhere has the names that people gave the
+ * certificate. So has one on the loopback interface, except for the port of the API server itself.
  */
 function byKubeconfigs(endpoint: ComponentServer['endpoint'], { servers, settings, own }: Demanding): string[] {
   const port = settings['kube-apiserver']?.values.get('secure-port')?.at(-1) ?? '6443';

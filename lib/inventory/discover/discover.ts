@@ -1,4 +1,4 @@
-// Finds on this machine what its inventory cannot know and nobody has configured, by the finder that the inventory names.
+// Finds values on this machine that its inventory cannot have and the configuration does not give, by its finder.
 import type { Inventory } from '../model.ts';
 import type { Environment } from '../resolve.ts';
 import { discoverEtcd } from './etcd-machine.ts';
@@ -6,8 +6,8 @@ import { environmentOfKubeadm } from './kubeadm-environment.ts';
 import type { Machine } from './kubeadm-machine.ts';
 
 /**
- * The environment of an inventory: what was given, and what discovery adds where the inventory asks for it; `notes` say
- * in plain sentences what could not be read. Throws ConfigInvalid.
+ * Returns the environment of an inventory: given values, and the discovered ones where the inventory has a finder;
+ * `notes` name in plain sentences the files that could not be read. Throws ConfigInvalid.
  */
 export async function discoverEnvironment(
   inventory: Inventory,

@@ -1,5 +1,5 @@
-// What the files of a kubeadm machine say, as far as discovery asks: flags of a static pod, servers and users of a
-// kubeconfig, one field of the kubelet's configuration. Pure. A text that is not what it should be gives undefined.
+// Parses the files of a kubeadm machine, as far as discovery needs them: flags of a static pod, servers and users of a
+// kubeconfig, one field of the kubelet's configuration. Pure. A malformed text gives undefined.
 import { posix } from 'node:path';
 import { withoutSlashesAtEnd } from '../../address.ts';
 import { isTornOfOthers, type KnownServers, ownContext } from '../../kubeconfig/document.ts';
@@ -16,8 +16,8 @@ const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? val
 const text = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 
 /**
- * Flags of a container of a static-pod manifest, by name without dashes; of one that is given several times the last
- * value, which counts. Without a name the first container's. Undefined where there are none.
+ * Returns flags of a container of a static-pod manifest, by name without dashes; the last value of a repeated flag,
+ * which counts. Without a name the first container's. Undefined where there are none.
  */
 export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, string> | undefined {
   const container = containerOf(manifest, wanted) ?? {};
@@ -27,7 +27,7 @@ export function flagsOf(manifest: string, wanted?: string): ReadonlyMap<string, 
   return flags.size === 0 ? undefined : flags;
 }
 
-/** As its kubelet starts it. */
+/** Returns its command with variables expanded by the kubelet. */
 function wordsOf(container: Mapping): readonly string[] {
   const variables = variablesOf(container);
   return [...list(container['command']), ...list(container['args'])].flatMap((word) =>
@@ -35,7 +35,7 @@ function wordsOf(container: Mapping): readonly string[] {
   );
 }
 
-/** Those with a value in the manifest, each with those before it in it. */
+/** Returns variables with a value in the manifest, each expanded with those before it in the manifest. */
 function variablesOf(container: Mapping): ReadonlyMap<string, string> {
   const variables = new Map<string, string>();
   for (const { name, value, valueFrom } of list(container['env']).map(mapping)) {
@@ -46,14 +46,14 @@ function variablesOf(container: Mapping): ReadonlyMap<string, string> {
   return variables;
 }
 
-/** The words that `init adopt` has appended (lib/adopt/static-pods.ts): they name files of ours. */
+/** Returns the words that `init adopt` has appended (lib/adopt/static-pods.ts): they name files of ours. */
 function flagsOfOurs(pod: Mapping): ReadonlySet<string> {
   const noted = text(mapping(mapping(pod['metadata'])['annotations'])['kube-cert-recovery/flags']);
   const words = noted === undefined ? [] : list(yamlMapping(`words: ${noted}`)?.['words']);
   return new Set(words.flatMap((word) => text(word) ?? []));
 }
 
-/** Of the container that runs a component; undefined where the manifest has none. */
+/** Returns the command line of the container that runs a component; undefined where the manifest has none. */
 export function commandLineOf(
   manifest: string,
   { component, source }: { readonly component: string; readonly source: string },
@@ -72,22 +72,22 @@ export function commandLineOf(
 }
 
 /**
- * Whether a component holds a Lease while it works: a single control plane, minikube's for one, may run without (--leader-elect
- * of k8s.io/component-base, true by default; the values are those of Go's strconv.ParseBool).
+ * Whether a component holds a Lease while it works: a single control plane, for example minikube's, may run without
+ * (--leader-elect of k8s.io/component-base, true by default; parsed by Go's strconv.ParseBool).
  */
 export function electsLeader(manifest: string, component: string): boolean {
   const value = flagsOf(manifest, component)?.get('leader-elect');
   return value === undefined || !/^(0|f|false)$/i.test(value);
 }
 
-/** Directories and files of the host that a container of a static pod has, by where it has them. */
+/** Returns directories and files of the host in a container of a static pod, by their mount path. */
 function mountsOf(container: Mapping, volumes: readonly Mapping[]): readonly Mount[] {
   return list(container['volumeMounts'])
     .map(mapping)
     .flatMap(({ name, mountPath, subPath, subPathExpr }) => {
       const volume = volumes.find((one) => one['name'] === name);
       const [at, directory] = [text(mountPath), text(mapping(volume?.['hostPath'])['path'])];
-      // A volume that is not declared is a damaged manifest's.
+      // A volume that is not declared comes from a damaged manifest.
       if (at === undefined || volume === undefined) return [];
       const isOpen = directory === undefined || subPathExpr !== undefined;
       const hostPath = isOpen ? undefined : posix.join(directory, text(subPath) ?? '');
@@ -98,33 +98,33 @@ function mountsOf(container: Mapping, volumes: readonly Mapping[]): readonly Mou
 const containerOf = (manifest: string, wanted: string | undefined): Mapping | undefined =>
   wanted === undefined ? containersOf(manifest)[0] : containerIn(componentMapping(manifest) ?? {}, wanted);
 
-/** The container that has the name of the component, else the first whose command runs it. */
+/** Returns the container that has the name of the component, else the first whose command runs it. */
 function containerIn(pod: Mapping, component: string): Mapping | undefined {
   const containers = containersIn(pod);
   const runs = (one: Mapping): boolean => argumentsOf(component, wordsOf(one), variablesOf(one)) !== undefined;
   return containers.find(({ name }) => name === component) ?? containers.find(runs);
 }
 
-/** Whether one of its containers runs the component. */
+/** Whether any of its containers runs the component. */
 export const runsComponent = (manifest: string, component: string): boolean =>
   containerOf(manifest, component) !== undefined;
 
-/** Of a static-pod manifest. */
+/** Returns the containers of a static-pod manifest. */
 export const containersOf = (manifest: string): readonly Mapping[] => containersIn(componentMapping(manifest) ?? {});
 
 const containersIn = (pod: Mapping): readonly Mapping[] => list(mapping(pod['spec'])['containers']).map(mapping);
 
-/** Its clusterDomain may be left out. */
+/** Returns the kubelet's configuration; its clusterDomain may be left out. */
 export function kubeletConfigurationOf(document: string): Mapping | undefined {
   const configuration = componentMapping(document);
   const domain = configuration?.['clusterDomain'] ?? '';
   return typeof domain === 'string' ? configuration : undefined;
 }
 
-/** With a digest of 71 characters. */
+/** Longest image tag, with a digest of 71 characters. */
 const longestTag = 512;
 
-/** 28 of an image `registry/kube-apiserver:v1.28.3`, also with a digest behind it; undefined for other tags. */
+/** Returns 28 for an image `registry/kube-apiserver:v1.28.3`, also with a digest; undefined for other tags. */
 export function minorVersionOf(manifest: string, wanted: string): number | undefined {
   const image = text(containerOf(manifest, wanted)?.['image']) ?? '';
   const minor = /:v1\.(\d+)\.[^/:@]+(?:@[^/]+)?$/.exec(image.slice(-longestTag))?.[1];
@@ -135,7 +135,7 @@ export function clusterDomainOf(kubeletConfiguration: string): string | undefine
   return text(componentMapping(kubeletConfiguration)?.['clusterDomain']);
 }
 
-/** The value of a flag in kubeadm-flags.env: KUBELET_KUBEADM_ARGS="--hostname-override=..." */
+/** Returns the value of a flag in kubeadm-flags.env: KUBELET_KUBEADM_ARGS="--hostname-override=..." */
 export function flagInEnv(env: string, flag: string): string | undefined {
   return new RegExp(`(?:^|[\\s"'=])--${flag}[=\\s]([^\\s"']+)`).exec(env)?.[1];
 }
@@ -146,7 +146,7 @@ interface KubeconfigSight {
   readonly commonName?: string;
 }
 
-/** Of the context that is this machine's; of a text without, the only cluster and the only user. */
+/** Reads this machine's own context; without it, the only cluster and the only user. */
 export function kubeconfigOf(yaml: string, known: KnownServers = {}): KubeconfigSight | undefined {
   const config = yamlMapping(yaml);
   if (config === undefined) return undefined;
@@ -165,7 +165,7 @@ export function kubeconfigOf(yaml: string, known: KnownServers = {}): Kubeconfig
   return { ...(server !== undefined && { server }), ...(commonName !== undefined && { commonName }) };
 }
 
-/** Of the first certificate in a PEM text, whatever else is in it. */
+/** Returns the common name of the first certificate in a PEM text, whatever else is in it. */
 export function commonNameOf(pem: Uint8Array): string | undefined {
   try {
     return text(wholeCertificates(pem)[0]?.facts.commonName);

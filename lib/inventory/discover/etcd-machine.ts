@@ -1,5 +1,5 @@
-// Finds on a machine of etcd what its inventory cannot know. Impure: it reads files, and nothing else; what they mean is
-// decided in etcd.ts.
+// Finds values on a machine of etcd that its inventory cannot have. Impure: it reads files, and nothing else; etcd.ts
+// interprets them.
 import { dirname, join } from 'node:path';
 import { RecoveryError } from '../../errors.ts';
 import { allDirectories } from '../located.ts';
@@ -8,7 +8,7 @@ import type { Environment } from '../resolve.ts';
 import { decideEtcd } from './etcd.ts';
 import { isOnMachine, readerBelow } from './machine-files.ts';
 
-/** Throws PreconditionFailed on a machine that has no etcd of etcdadm. */
+/** Discovers an etcd. Throws PreconditionFailed on a machine that has no etcd of etcdadm. */
 export async function discoverEtcd(
   inventory: Inventory,
   given: Environment,
@@ -28,7 +28,7 @@ export async function discoverEtcd(
   const { text, unread } = readerBelow(root);
   const parameters = decideEtcd(
     {
-      // Beside pki/, where etcdadm has it (constants: EtcdEnvironmentFile). A static pod has none.
+      // Next to pki/, at etcdadm's path (constants: EtcdEnvironmentFile). A static pod has none.
       environment: await text(join(dirname(etcdPkiDir), 'etcd.env')),
       certificates: [await text(pki('server.crt')), await text(pki('peer.crt'))],
       hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),

@@ -1,9 +1,9 @@
-// What the files of a machine of etcd say about its member -> what its inventory needs to know. Pure.
-// Every source may be missing or garbage: then the next one holds. What the administrator gave beats all of it. They serve
-// only where a certificate is lost and no backup of it is left. Sources of each value, best first:
+// Files of a machine of etcd -> parameters of its inventory. Pure. Every source may be missing or garbage: then the
+// next one counts. The administrator's values beat all of them. The parameters serve only where a certificate is lost
+// and it has no backup. Sources of each value, best first:
 //
-//   memberName       ETCD_NAME of the environment file, the certificates that are there, the host name
-//   memberHostnames  hosts of the URLs in the environment file, the certificates that are there
+//   memberName       ETCD_NAME of the environment file, the present certificates, the host name
+//   memberHostnames  hosts of the URLs in the environment file, the present certificates
 import { bareHost } from '../../address.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
 import type { Parameters } from '../model.ts';
@@ -11,14 +11,14 @@ import { checkedHostname } from '../values.ts';
 
 /** The texts of files; undefined where there is none. */
 export interface EtcdFiles {
-  /** Of the unit: ETCD_NAME=..., one a line. */
+  /** Environment file of the unit: ETCD_NAME=..., one a line. */
   readonly environment?: string | undefined;
-  /** Of the member as a server and as a peer. */
+  /** Server and peer certificate of the member. */
   readonly certificates: readonly (string | undefined)[];
   readonly hostname?: string | undefined;
 }
 
-/** The hosts that etcdadm puts into server.crt and peer.crt (certs/pkiutil: GetEtcdServerAltNames and its like). */
+/** Hosts that etcdadm puts into server.crt and peer.crt (certs/pkiutil: GetEtcdServerAltNames and its like). */
 const urlVariables = [
   'ETCD_LISTEN_CLIENT_URLS',
   'ETCD_ADVERTISE_CLIENT_URLS',

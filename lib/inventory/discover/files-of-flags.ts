@@ -1,4 +1,4 @@
-// The files of this machine that flags of its components name, each with its role, and who has signed what is there.
+// The files of this machine that flags of its components name, each with its role, and the signer of its certificate.
 import { posix } from 'node:path';
 import { componentNames } from '../../components.ts';
 import type { Certificate } from '../../pki/certificate.ts';
@@ -11,7 +11,7 @@ import { type ComponentSettings, hostPathOf } from './component-settings.ts';
 import type { MachineFiles } from './machine-files.ts';
 import { keyBeside, type SettingsHere } from './named-files.ts';
 
-/** Pure. `moved`: the place on this machine of a path that a flag names. */
+/** Returns the files that flags name. Pure. `moved`: the place on this machine of a path that a flag names. */
 export function filesOfFlags(settings: SettingsHere, moved: (path: string) => string): readonly FileOfFlag[] {
   return componentNames.flatMap((component) => {
     const here = settings[component];
@@ -46,7 +46,7 @@ function placesOf(flag: string, role: FileRole, settings: ComponentSettings): re
     if (file === undefined) return [];
     return [keyFile === undefined ? { file, keyFile: keyBeside(file) } : { file, keyFile, keyFlag }];
   };
-  // The last value counts, but of flags that make a list (pflag).
+  // The last value counts, except for flags that make a list (pflag).
   const last = all.at(-1);
   switch (role.holds) {
     case 'pair':
@@ -85,7 +85,7 @@ export interface SignersHere {
   readonly files: Pick<MachineFiles, 'text'>;
 }
 
-/** Impure: it reads certificates, and nothing else. With the signer of the inventory whose key has signed each of them. */
+/** Adds the signer of the inventory that has signed each certificate. Impure: it reads certificates only. */
 export async function withIssuers(
   named: readonly FileOfFlag[],
   { artefacts, files }: SignersHere,

@@ -1,5 +1,5 @@
-// The environment of an inventory of kubeadm on this machine: where the flags of its components lead, what they name that the
-// inventory does not know, and by which servers its kubeconfigs are known. Impure: it reads files, and nothing else.
+// The environment of an inventory of kubeadm on this machine: the targets of its components' flags, files that these
+// name and the inventory does not list, and the servers of its kubeconfigs. Impure: it reads files, and nothing else.
 import { realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { FileOfFlag } from '../flag-entries.ts';
@@ -25,7 +25,7 @@ export interface Discovered {
   readonly notes: readonly string[];
 }
 
-/** Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
+/** Discovers the environment. Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
 export async function environmentOfKubeadm(
   inventory: Inventory,
   given: Environment,
@@ -96,7 +96,7 @@ export async function environmentOfKubeadm(
   return { environment: { ...given, ...found }, notes };
 }
 
-/** The first of these names for each file that has several, by links of directories or of its own. */
+/** Returns the first path of each file that has several, by links of directories or of its own. */
 async function namesOfFiles(paths: readonly string[], root: string): Promise<ReadonlyMap<string, string>> {
   const first = new Map<string, string>();
   const names = new Map<string, string>();
@@ -108,7 +108,7 @@ async function namesOfFiles(paths: readonly string[], root: string): Promise<Rea
   return names;
 }
 
-/** The path without links; only its directory is resolved where the file is absent. */
+/** Resolves links; only its directory is resolved where the file is absent. */
 async function realPath(path: string): Promise<string> {
   return realpath(path).catch(async () => {
     const directory = await realpath(dirname(path)).catch(() => dirname(path));
@@ -121,7 +121,7 @@ interface Told {
   readonly root: string;
 }
 
-/** A file in its usual place that no component reads is no health of the one in its stead. */
+/** Reports a file in its usual place that no component reads: it is no evidence for the file in its stead. */
 async function unreadCopies(
   { files: declared = {} }: Inventory,
   { directories, files = {} }: PlacesHere,

@@ -1,6 +1,6 @@
-// Discovery of a control plane of kubeadm on this machine. Impure: it reads files, and nothing else; what they mean is
-// decided in kubeadm.ts. Never fails because of a file that is missing or broken: only a machine that is no control plane
-// of kubeadm is refused (ConfigInvalid).
+// Discovery of a control plane of kubeadm on this machine. Impure: it reads files, and nothing else; kubeadm.ts
+// interprets them. Never fails because of a file that is missing or broken: only a machine that is no control plane of
+// kubeadm is refused (ConfigInvalid).
 import { basename, dirname, join } from 'node:path';
 import { RecoveryError } from '../../errors.ts';
 import { staticPods } from '../../components.ts';
@@ -17,18 +17,18 @@ import type { AddressWitnesses } from './address-witnesses.ts';
 import { addressesHere, candidateAddresses, defaultAddress, type Addresses } from './machine-addresses.ts';
 import { decideKubeadm, type KubeadmFiles, type KubeadmFindings, witnessesIn } from './kubeadm.ts';
 
-/** `reads`: by component of an adopted machine, the files that its flags name. */
+/** `reads`: the files that flags of an adopted machine's components name, by component. */
 export interface Discovery extends KubeadmFindings {
   readonly reads: FilesRead;
   /** Texts of its static pods, by component. */
   readonly manifests: StaticPods['manifests'];
-  /** Manifests that no pod can be started from, and those beside which another one names other files. */
+  /** Manifests that start no pod, and manifests with a second one for the same pod that names other files. */
   readonly broken: StaticPods['unread'];
-  /** From manifests, units, configurations and processes. */
+  /** Settings from manifests, units, configurations and processes. */
   readonly settings: SettingsHere;
   /** Components that do not run here: it is a machine of etcd alone. */
   readonly without: readonly string[];
-  /** As it is shown, else as it was asked for. */
+  /** Directory shown by flags, else the requested one. */
   readonly pkiDir: string;
   readonly witnesses: AddressWitnesses;
 }
@@ -45,22 +45,22 @@ export interface KubeadmQuestion extends Machine {
   readonly directories: Readonly<Record<'kubernetesDir' | 'pkiDir' | 'kubeletDir', string>>;
   /** Values that the administrator has configured. */
   readonly given: Environment;
-  /** The directory of certificates, as flags show it. */
+  /** Returns the directory of certificates shown by flags. */
   readonly shown?: (settings: SettingsHere) => string | undefined;
 }
 
-/** kubeadm's own directories, unless others are known. */
+/** Returns kubeadm's own directories, unless different ones are known. */
 export function directoriesOfKubeadm(known: Readonly<Record<string, string>>): KubeadmQuestion['directories'] {
   const { kubernetesDir = '/etc/kubernetes', kubeletDir = '/var/lib/kubelet' } = known;
   return { kubernetesDir, kubeletDir, pkiDir: known['pkiDir'] ?? join(kubernetesDir, 'pki') };
 }
 
-/** Throws PreconditionFailed on a machine that is no control plane of kubeadm. */
+/** Discovers a control plane. Throws PreconditionFailed on a machine that is no control plane of kubeadm. */
 export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discovery> {
   const { directories, given, root = '/', addresses = addressesHere } = question;
   const { kubernetesDir, kubeletDir } = directories;
-  // The CAs alone say nothing: people copy them to a machine before `kubeadm join --control-plane`, which refuses to join
-  // where it finds what we would make.
+  // The CAs alone are no evidence: people copy them to a machine before `kubeadm join --control-plane`, which refuses
+  // to join where it finds the files we would make.
   const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
   const machineFiles = readerBelow(root);
   const { text, unread } = machineFiles;
@@ -88,10 +88,10 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     'apiserver.crt': await text(join(pkiDir, 'apiserver.crt')),
     'apiserver.key': await text(join(pkiDir, 'apiserver.key')),
   };
-  // What may not be looked at is there all the same.
+  // A file without read permission exists all the same.
   const isShut = unread.some((note) => /\b(EACCES|EPERM)\b/.test(note));
   const isControlPlane = isShut || isSignOfControlPlane(signs);
-  // As kubeadm's guide for an etcd of several machines makes them ("Set up a High Availability etcd Cluster with kubeadm").
+  // A machine of kubeadm's guide "Set up a High Availability etcd Cluster with kubeadm".
   if (!isControlPlane && manifests['etcd'] === undefined) {
     const message =
       `Cannot find a control plane of kubeadm on this machine: there is no "${manifest}" and nothing that only a ` +
@@ -119,8 +119,8 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
 }
 
 /**
- * The directory or the file that has the static pods of the kubelet, as its settings name it; kubeadm's, where nothing is at that
- * place. What cannot be read on the way is reported by those who read it again.
+ * Returns the directory or the file of the kubelet's static pods, from its settings; kubeadm's, where nothing is at
+ * that place. Files that cannot be read on the way are reported when they are read again.
  */
 async function manifestPlace(
   kubernetesDir: string,
@@ -142,7 +142,7 @@ interface Adopted extends Pick<Discovery, 'reads' | 'pkiDir' | 'endpoints'> {
   readonly text: MachineFiles['text'];
 }
 
-/** Why an adopted machine renews no certificate of its kubelet; undefined where nothing is against it. */
+/** Returns why an adopted machine renews no certificate of its kubelet; undefined where it may. */
 async function doubtOfAdopted(adopted: Adopted): Promise<string | undefined> {
   const { reads, pkiDir, kubernetesDir, files, endpoints, text } = adopted;
   const flags = reads['kube-apiserver'] && flagsOf(files.apiServerManifest ?? '', 'kube-apiserver');
@@ -160,7 +160,7 @@ async function doubtOfAdopted(adopted: Adopted): Promise<string | undefined> {
   return `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
 }
 
-/** Beside a machine whose files lie elsewhere run the components of another one, and the host name is that of another one. */
+/** Whether processes and host name are this control plane's: files elsewhere belong to another machine. */
 const isOfThisSystem = (kubernetesDir: string): boolean => kubernetesDir === directoriesOfKubeadm({}).kubernetesDir;
 
 interface Gathering {
@@ -188,7 +188,7 @@ async function textsOf({ directories, manifests, settings, others, text }: Gathe
     adminKubeconfig: await conf('admin.conf'),
     superAdminKubeconfig,
     otherKubeconfigs: [superAdminKubeconfig, ...Object.values(others)],
-    // The name that the kubelet takes for itself, and the one of the last start of the machine.
+    // The name that the kubelet takes for itself, and the name at the last boot of the machine.
     hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
     staticHostname: isOfThisSystem(kubernetesDir) ? await text('/etc/hostname') : undefined,
     authorities: await text(join(pkiDir, 'ca.crt')),

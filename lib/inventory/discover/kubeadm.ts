@@ -1,6 +1,6 @@
-// What the files of a kubeadm control plane say about it -> what its inventory needs to know. Pure.
-// Every source may be missing or garbage: then the next one holds, in the end what kubeadm itself takes by default. What
-// the administrator gave beats all of it. Sources of each value, best first:
+// Files of a kubeadm control plane -> parameters of its inventory. Pure. Every source may be missing or garbage: then
+// the next one counts, finally kubeadm's own default. The administrator's values beat all of them. Sources of each
+// value, best first:
 //
 //   nodeName            the kubelet's certificate where one of these has the same name: --hostname-override, etcd's
 //                       --name, the host name of the machine; else these, in this order
@@ -9,7 +9,7 @@
 //   serviceIP           kube-apiserver --service-cluster-ip-range, else 10.96.0.0/12
 //   clusterServiceNames the kubelet's clusterDomain, the issuer of service-account tokens, else cluster.local
 //   apiServerHostnames  the host of the control-plane endpoint, which kubeconfigs name
-//   stackedEtcd, else externalEtcd: the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, the CA of etcd
+//   stackedEtcd, else externalEtcd: the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, etcd's CA
 import { isIP } from 'node:net';
 import { bareHost, isLoopbackHost } from '../../address.ts';
 import type { KnownServers } from '../../kubeconfig/document.ts';
@@ -41,13 +41,13 @@ export interface KubeadmFiles {
   readonly kubeletCertificate?: string | undefined;
   readonly kubeletKubeconfig?: string | undefined;
   readonly adminKubeconfig?: string | undefined;
-  /** The others, which name the endpoint of the cluster in older versions. */
+  /** Other kubeconfigs, which name the endpoint of the cluster in older versions. */
   readonly otherKubeconfigs?: readonly (string | undefined)[];
   readonly superAdminKubeconfig?: string | undefined;
   readonly hostname?: string | undefined;
-  /** The name that the machine has at each start (/etc/hostname). */
+  /** The name that the machine has at each boot (/etc/hostname). */
   readonly staticHostname?: string | undefined;
-  /** The CAs by which the API server knows its clients. */
+  /** The CAs by which the API server verifies its clients. */
   readonly authorities?: string | undefined;
   readonly apiServerCertificate?: string | undefined;
   /** Serving and peer certificates of etcd. */
@@ -56,16 +56,16 @@ export interface KubeadmFiles {
 
 export interface KubeadmSight {
   readonly files: KubeadmFiles;
-  /** Where kubeadm has the CA of an etcd that it made, and whether it is there. */
+  /** Path at which kubeadm has the CA of an etcd that it made, and whether that exists. */
   readonly etcdAuthority: string;
   readonly hasEtcdAuthority: boolean;
-  /** Of the interface with the default route. */
+  /** Address of the interface with the default route. */
   readonly address?: string | undefined;
-  /** All that this machine has now. */
+  /** All present addresses of this machine. */
   readonly ownAddresses?: readonly string[];
   /** Flags of the kubelet, from its unit. */
   readonly kubelet?: ValuesByFlag | undefined;
-  /** Those of them by which others may reach it. */
+  /** Addresses among these by which other machines may reach it. */
   readonly candidates?: readonly string[];
 }
 
@@ -73,9 +73,9 @@ export interface KubeadmFindings {
   readonly parameters: Parameters;
   readonly endpoints: Endpoints;
   readonly lacks: readonly Feature[];
-  /** Why a parameter has no value, as the end of a sentence. */
+  /** Why a parameter has no value, as the last part of a sentence. */
   readonly unknown: Readonly<Record<string, string>>;
-  /** Files that could not be understood, and what was taken in their place. */
+  /** Files that could not be parsed, and their replacement. */
   readonly notes: readonly string[];
 }
 
@@ -129,7 +129,7 @@ export function decideKubeadm(sight: KubeadmSight, given: Environment): KubeadmF
   };
 }
 
-/** One of several addresses is no better than another: what was made with the wrong one would be refused by every component. */
+/** Returns an address unless there are several: every component would refuse a certificate with a wrong one. */
 const guessedAddress = ({ address, candidates = [] }: KubeadmSight): string | undefined =>
   candidates.length > 1 ? undefined : (candidates[0] ?? address);
 
@@ -150,7 +150,7 @@ function isBeforeClusterAdmins({ apiServerManifest = '', superAdminKubeconfig }:
   return minor !== undefined && minor < 29;
 }
 
-/** What was given, else the first that is a host name or an address, in its one spelling. */
+/** Returns the given name, else the first that is a host name or an address, in its one spelling. */
 function first(
   given: readonly string[] | string | undefined,
   found: readonly (string | undefined)[],
@@ -169,8 +169,9 @@ function named(text: string | undefined): readonly string[] {
 }
 
 /**
- * The name in the kubelet's credentials counts unless all that names this machine has another one: then they are those of
- * another node, and the kubelet is refused with them (plugin/pkg/admission/noderestriction).
+ * Returns candidates for the node name. The name in the kubelet's credentials counts unless all sources for this
+ * machine have another one: then the credentials are another node's, and the kubelet is refused with them
+ * (plugin/pkg/admission/noderestriction).
  */
 function nodeNames({ files, kubelet }: KubeadmSight, etcd: Flags): readonly (string | undefined)[] {
   const { kubeletCertificate, kubeletKubeconfig, kubeletFlags = '', hostname, staticHostname } = files;
@@ -179,7 +180,7 @@ function nodeNames({ files, kubelet }: KubeadmSight, etcd: Flags): readonly (str
     kubeconfigOf(kubeletKubeconfig ?? '')?.commonName,
   ].flatMap((name) => (name?.startsWith(nodePrefix) === true ? name.slice(nodePrefix.length) : []));
   const flag = (name: string): string | undefined => kubelet?.get(name)?.at(-1) ?? flagInEnv(kubeletFlags, name);
-  // kubeadm names the member of etcd by its node.
+  // kubeadm names the member of etcd after its node.
   const told = [flag('hostname-override'), etcd.get('name')];
   const present = nameOfHost(hostname);
   // A network may have given it another name, or none yet. Cloud providers within the kubelet have names of their own.
@@ -190,13 +191,13 @@ function nodeNames({ files, kubelet }: KubeadmSight, etcd: Flags): readonly (str
   return isOfOther ? witnesses : [identity, ...told, present];
 }
 
-/** As the kubelet takes it (pkg/util/node, GetHostname). */
+/** Normalises a host name like the kubelet (pkg/util/node, GetHostname). */
 function nameOfHost(text: string | undefined): string | undefined {
   const name = text?.trim().toLowerCase();
   return name === '' ? undefined : name;
 }
 
-/** The components' own first: they name this machine. */
+/** Kubeconfigs, the components' own first: they name this machine. */
 const kubeconfigsIn = (files: KubeadmFiles): readonly (string | undefined)[] => [
   ...(files.otherKubeconfigs ?? []).toReversed(),
   files.kubeletKubeconfig,
@@ -221,8 +222,9 @@ function advertisedAddresses(apiServer: Flags, etcd: Flags): readonly (string | 
 }
 
 /**
- * Where kubeconfigs find the API server. People's name the endpoint of the cluster, in older versions all do; the others
- * name this machine alone (cmd/kubeadm/app/phases/kubeconfig/kubeconfig.go), which is an answer only where none has another.
+ * Returns the URLs of the API server in kubeconfigs. People's kubeconfigs name the endpoint of the cluster, in older
+ * versions all do; the rest name this machine alone (cmd/kubeadm/app/phases/kubeconfig/kubeconfig.go), which counts
+ * only where none names another host.
  */
 function servers(
   { kubeletKubeconfig, adminKubeconfig, otherKubeconfigs = [] }: KubeadmFiles,
@@ -246,7 +248,7 @@ interface EtcdSight extends KubeadmSight {
   readonly advertised: string | undefined;
 }
 
-/** An etcd on this host that somebody else installed and certifies is none of kubeadm's: its CA is elsewhere. */
+/** Whether etcd is kubeadm's: an etcd on this host that another tool installed and certifies has its CA elsewhere. */
 function isStacked({ files, apiServer, etcdAuthority, hasEtcdAuthority, advertised }: EtcdSight): boolean {
   if (files.etcdManifest !== undefined) return true;
   if (!hasEtcdAuthority && apiServer.get('etcd-cafile') !== etcdAuthority) return false;

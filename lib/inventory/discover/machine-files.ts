@@ -1,4 +1,4 @@
-// Files of this machine, or of one below another root, as far as discovery reads them.
+// Files of this machine, or below another root, as far as discovery reads them.
 import type { Dirent } from 'node:fs';
 import { access, readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,17 +10,17 @@ import { yamlText } from '../../yaml.ts';
 export interface MachineFiles {
   /** Undefined for a file that is absent or cannot be read. */
   readonly text: (file: string) => Promise<string | undefined>;
-  /** Names of all but directories, sorted; none where the directory is absent or cannot be read. */
+  /** Names of all entries except directories, sorted; none where the directory is absent or cannot be read. */
   readonly names: (directory: string) => Promise<readonly string[]>;
   /** Names of directories, sorted; none where the directory is absent or cannot be read. */
   readonly directories: (directory: string) => Promise<readonly string[]>;
-  /** The target of a symbolic link, as it is written; undefined where there is none. */
+  /** The literal target of a symbolic link; undefined where there is none. */
   readonly link: (file: string) => Promise<string | undefined>;
-  /** A sentence for each place that is there and could not be read. */
+  /** A sentence for each place that exists and could not be read. */
   readonly unread: string[];
 }
 
-/** Files below `root`. Reading never fails because of a file. */
+/** Returns a reader of files below `root`. Reading never fails because of a file. */
 export function readerBelow(root: string): MachineFiles {
   const unread: string[] = [];
   const attempt = async <T, E>(place: string, read: () => Promise<T>, otherwise: E): Promise<T | E> => {
@@ -46,7 +46,7 @@ export function readerBelow(root: string): MachineFiles {
   };
 }
 
-/** What may not be looked at is there all the same. */
+/** Whether the file exists: a file without read permission does. */
 export async function isOnMachine(path: string): Promise<boolean> {
   try {
     await access(path);

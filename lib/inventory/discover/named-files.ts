@@ -2,15 +2,15 @@
 import type { Inventory } from '../model.ts';
 import { type ComponentSettings, hostPathOf } from './component-settings.ts';
 
-/** Settings by component; without those that nothing here starts. */
+/** Settings by component; without components that nothing here starts. */
 export type SettingsHere = Readonly<Record<string, ComponentSettings | undefined>>;
 
-/** Absolute paths on this machine, by the name that the inventory gives them; null: its component runs without that file. */
+/** Absolute paths on this machine, by their name in the inventory; null: its component runs without that file. */
 export type NamedFiles = Readonly<Record<string, string | null>>;
 
 /**
- * Files without an entry keep the inventory's default: nothing here says what their component reads. `moved` returns the
- * place on this machine of a path that a flag names.
+ * Returns the files that flags name. Files without an entry keep the inventory's default: nothing here shows which file
+ * their component reads. `moved` returns the place on this machine of a path that a flag names.
  */
 export function namedFiles(
   declared: Inventory['files'] = {},
@@ -56,7 +56,7 @@ interface Here {
   readonly without?: readonly string[] | undefined;
 }
 
-/** Directories that the flags of components name. */
+/** Returns directories that the flags of components name. */
 export function namedDirectories(
   declared: Inventory['directories'] = {},
   settings: SettingsHere,
@@ -72,15 +72,15 @@ export function namedDirectories(
 
 type Named = readonly [name: string, path: string | null];
 
-/** It reads no other files than those that its flags name. One that names none, and does not listen without TLS, is a fragment. */
+/** Whether it reads only files that its flags name. Without any, and with TLS, a command line is a fragment. */
 function isWhole({ values }: ComponentSettings, known: readonly { readonly flag: string }[]): boolean {
   const isPlain = (values.get('listen-client-urls') ?? []).some((urls) => urls.startsWith('http://'));
   return isPlain || known.some(({ flag }) => values.has(flag));
 }
 
 /**
- * The place of a path on a machine whose directories are not the default ones: a path below a default directory lies below
- * the one in its place. `usual` and `here`: absolute paths by the name of the directory.
+ * Returns the place of a path on a machine whose directories are not the default ones: a path below a default directory
+ * lies below its replacement. `usual` and `here`: absolute paths by the name of the directory.
  */
 export function movedPaths(
   usual: Readonly<Record<string, string>>,

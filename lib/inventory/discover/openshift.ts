@@ -1,7 +1,7 @@
-// Names of an OpenShift cluster, which only its API knows: the hosts of its load balancers, from Infrastructure "cluster",
-// and the address of the API server's own service in each network, from Network "cluster"
-// (openshift/cluster-kube-apiserver-operator pkg/operator/certrotationcontroller; types: openshift/api config/v1). They may
-// change while the process runs, so they are read at each look. Reading is impure; what was read is understood purely.
+// Names of an OpenShift cluster, which only its API has: the hosts of its load balancers, from Infrastructure
+// "cluster", and the address of the API server's own service in each network, from Network "cluster"
+// (openshift/cluster-kube-apiserver-operator pkg/operator/certrotationcontroller; types: openshift/api config/v1). They
+// may change while the process runs, so they are read in each pass. Reading is impure; parsing is pure.
 import { errorText, isCode } from '../../errors.ts';
 import { isMapping } from '../../yaml.ts';
 import type { KubeConnection } from '../../kube/kube.ts';
@@ -10,7 +10,7 @@ import { checkedHostname } from '../values.ts';
 import type { NamesInApi, ParameterValue } from '../names-in-api.ts';
 import { firstServiceIp } from './service-range.ts';
 
-/** An object as the API has it, or why it could not be read. */
+/** An object from the API, or why it could not be read. */
 export type Sight = { readonly object: unknown } | { readonly problem: string; readonly isUnread: boolean };
 
 const group = '/apis/config.openshift.io/v1';
@@ -23,7 +23,7 @@ export const openshiftObjects = {
 const infrastructureText = 'Infrastructure "cluster" (config.openshift.io)';
 const networkText = 'Network "cluster" (config.openshift.io)';
 
-/** Never throws because of what the API answers: that is a reason why names are not known. */
+/** Reads the names. Never throws because of the API's answer: that is a reason why names are not known. */
 export async function readNamesInApi(connection: KubeConnection, signal: AbortSignal): Promise<NamesInApi> {
   const read = async (resource: string, what: string): Promise<Sight> => {
     try {
@@ -83,7 +83,7 @@ function serverOf(
   };
 }
 
-/** Readers of URLs correct what they read, each in its own way; kubeconfigs get it to the letter. */
+/** Whether a URL is in plain form: URL parsers normalise it, each in its own way; kubeconfigs get it to the letter. */
 function isPlain(url: string): boolean {
   const read = URL.parse(url);
   if (read?.protocol !== 'https:' || read.username !== '' || read.password !== '') return false;
@@ -91,7 +91,7 @@ function isPlain(url: string): boolean {
   return plain(read.href) === plain(url);
 }
 
-/** Every network must be understood: half of the addresses would take names away from what is there. */
+/** Every network must be parsed: half of the addresses would remove names from the present certificates. */
 function serviceIps(sight: Sight): ParameterValue {
   const read = statusOf(sight);
   if ('problem' in read) return read;

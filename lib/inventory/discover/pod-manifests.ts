@@ -1,5 +1,6 @@
-// The manifests of static pods as their kubelet finds them: files of any name in its directory, YAML or JSON, but hidden
-// ones (kubernetes/kubernetes: pkg/kubelet/config/file.go, extractFromDir). Impure: it reads files, and nothing else.
+// The manifests of static pods, found the way of their kubelet: files of any name in its directory, YAML or JSON,
+// except hidden ones (kubernetes/kubernetes: pkg/kubelet/config/file.go, extractFromDir). Impure: it reads files, and
+// nothing else.
 import { join } from 'node:path';
 import { type ComponentName, componentNames, controlPlane } from '../../components.ts';
 import { componentMapping } from '../../yaml.ts';
@@ -10,7 +11,7 @@ import { differingManifests, secondManifests } from './second-manifests.ts';
 
 export interface ManifestPlace {
   readonly directory: string;
-  /** The name of the file in it that is all that the kubelet reads. */
+  /** The only file in it that the kubelet reads. */
   readonly only?: string;
 }
 
@@ -19,14 +20,14 @@ export interface StaticPods {
   readonly manifests: Readonly<Record<string, string | undefined>>;
   /** Paths of these, by component. */
   readonly files: Readonly<Record<string, string | undefined>>;
-  /** Manifests that no pod can be started from, and those beside which another one names other files. */
+  /** Manifests that start no pod, and manifests with a second one for the same pod that names other files. */
   readonly unread: readonly UnreadSettings[];
   readonly notes: readonly string[];
 }
 
 /**
- * A component's manifest is the file that has its name and `.yaml`, as kubeadm writes it; else the first, by name, with a
- * container that runs it.  Never fails because of a file.
+ * Reads the manifests. A component's manifest is the file that has its name and `.yaml`, like kubeadm's; else the
+ * first, by name, with a container that runs it. Never fails because of a file.
  */
 export async function readStaticPods(
   { directory, only }: ManifestPlace,
@@ -34,7 +35,7 @@ export async function readStaticPods(
 ): Promise<StaticPods> {
   const texts = new Map<string, string>();
   for (const name of only === undefined ? await files.names(directory) : [only]) {
-    // One that cannot be read is there all the same.
+    // A file that cannot be read exists all the same.
     if (!name.startsWith('.')) texts.set(name, (await files.text(join(directory, name))) ?? '');
   }
   const nameOf = (component: string): string | undefined => {
@@ -83,6 +84,6 @@ const twoManifests = (component: ComponentName, file: string, other: string): Un
     'which of them the kubelet runs is not defined; move one away',
 });
 
-/** Also in a text that is torn. */
+/** Whether a text names the pod, even a torn one. */
 const namesPod = (text: string, component: string): boolean =>
   new RegExp(`\\bname["']?:\\s*["']?${component}["']?\\s*(?:[,}]|$)`, 'm').test(text);

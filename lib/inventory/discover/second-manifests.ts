@@ -1,4 +1,4 @@
-// Static pods of which the kubelet finds two manifests: a copy that somebody has kept beside the real one is one, too
+// Static pods of which the kubelet finds two manifests: a copy kept next to the real one is one, too
 // (kubernetes/kubernetes: pkg/kubelet/config/file.go, extractFromDir), and its flags may be the ones that count. Pure.
 import type { ComponentName } from '../../components.ts';
 import { fileFlags } from '../file-flags.ts';
@@ -7,7 +7,7 @@ import { valuesIn } from './component-settings.ts';
 import { commandLineOf } from './documents.ts';
 import { componentMapping, isMapping } from '../../yaml.ts';
 
-/** One sentence for each such pod. `texts`: all that the kubelet reads, by path. */
+/** Returns one sentence for each such pod. `texts`: all files that the kubelet reads, by path. */
 export function secondManifests(texts: ReadonlyMap<string, string>): readonly string[] {
   const filesOfPod = new Map<string, string[]>();
   for (const [file, text] of texts) {
@@ -17,7 +17,7 @@ export function secondManifests(texts: ReadonlyMap<string, string>): readonly st
   return [...filesOfPod].flatMap(([pod, files]) => (files.length > 1 ? [noteOf(pod, files)] : []));
 }
 
-/** The other manifests of the pod of a component by which it would read other files. `texts`: all that the kubelet reads, by path. */
+/** Returns manifests of a component's pod that name other files. `texts`: all files that the kubelet reads, by path. */
 export function differingManifests(
   component: ComponentName,
   own: string,
@@ -30,7 +30,7 @@ export function differingManifests(
   );
 }
 
-/** Two texts with the same answer name the same files. */
+/** Returns a key of the files it names: two texts with the same key name the same files. */
 function filesNamed(component: ComponentName, manifest: string): string {
   const { words = [], variables, mounts } = commandLineOf(manifest, { component, source: '' }) ?? {};
   const values = [...valuesIn(argumentsOf(component, words, variables) ?? words)];
@@ -38,7 +38,7 @@ function filesNamed(component: ComponentName, manifest: string): string {
   return JSON.stringify([known.toSorted(([one], [other]) => (one < other ? -1 : 1)), mounts]);
 }
 
-/** `namespace/name`. A pod that names no namespace is in the default one. */
+/** Returns `namespace/name`. A pod that names no namespace is in the default one. */
 function podIn(manifest: string): string | undefined {
   const { kind, metadata } = componentMapping(manifest) ?? {};
   if (kind !== 'Pod' || !isMapping(metadata) || typeof metadata['name'] !== 'string') return undefined;

@@ -3,8 +3,9 @@ import { isIP } from 'node:net';
 import { ipText, ipv6Bytes } from '../../pki/names.ts';
 
 /**
- * Of `--service-cluster-ip-range`, which may name two networks: the API server's service has its address in the first
- * (kubernetes/kubernetes: cmd/kubeadm/app/constants, GetAPIServerVirtualIP). Undefined when that is no network.
+ * Returns the address of the API server's service in `--service-cluster-ip-range`, which may name two networks: it is
+ * in the first (kubernetes/kubernetes: cmd/kubeadm/app/constants, GetAPIServerVirtualIP). Undefined when that is no
+ * network.
  */
 export function firstServiceIp(ranges: string): string | undefined {
   const [, address = '', digits = ''] = /^\s*([^/,\s]+)\/(\d{1,3})\s*(?:,|$)/.exec(ranges) ?? [];

@@ -1,9 +1,9 @@
-// Commands of a shell script, as far as the start of a component needs them: quotes, variables, parameters ("$@"). Pure.
-// Expansions that cannot be known (`$(...)`, a variable that nothing sets) stay as they are written.
+// Commands of a shell script, as far as the start of a component needs them: quotes, variables, parameters ("$@").
+// Pure. Unknown expansions (`$(...)`, a variable that nothing sets) stay unchanged.
 import { roomForValues } from './container-words.ts';
 
 interface ShellInput {
-  /** Of the environment. */
+  /** Variables of the environment. */
   readonly variables: ReadonlyMap<string, string>;
   /** `$0`, `$1` and so on. */
   readonly parameters: readonly string[];
@@ -11,18 +11,18 @@ interface ShellInput {
 
 interface Known extends ShellInput {
   readonly put: ReturnType<typeof roomForValues>;
-  /** The last place at which an expansion can end, by what ends it: no search behind it. */
+  /** The last place at which an expansion can close, by its opening: no search behind it. */
   readonly ends: Readonly<Record<'(' | '{' | '`', number>>;
 }
 
-/** Of one argument of a program (MAX_ARG_STRLEN of Linux): no shell is given a longer one. */
+/** Longest argument of a program (MAX_ARG_STRLEN of Linux): no shell is given a longer script. */
 const longestScript = 131_072;
 
-/** What may stand before a command: it begins a branch that need not be taken, or starts the command itself. */
+/** Words that may stand before a command: each begins a branch that need not be taken, or starts the command itself. */
 const branches: ReadonlySet<string> = new Set(['if', 'then', 'else', 'elif', 'do', 'while', 'until']);
 const prefixes: ReadonlySet<string> = new Set([...branches, 'exec', 'export', '{', '(', '!']);
 
-/** Words of each command of a script, with the assignments before it in them. */
+/** Returns the words of each command of a script, with variables expanded by the assignments before it. */
 export function shellCommands(script: string, input: ShellInput): readonly (readonly string[])[] {
   if (script.length > longestScript) return [];
   const variables = new Map(input.variables);
@@ -56,7 +56,7 @@ interface Command {
   readonly separator: string;
 }
 
-/** The command at a place of the script. */
+/** Parses the command at a place of the script. */
 function nextCommand(script: string, start: number, known: Known): Command {
   const words: string[] = [];
   let word: string | undefined;
@@ -107,7 +107,7 @@ interface Expansion {
   readonly isSplit: boolean;
 }
 
-/** Whether one begins here that also ends. */
+/** Whether an expansion that is closed begins here. */
 function canExpand(script: string, at: number, { ends }: Known): boolean {
   const char = script[at];
   if (char === '`') return at < ends['`'];
@@ -116,7 +116,7 @@ function canExpand(script: string, at: number, { ends }: Known): boolean {
   return (next !== '(' && next !== '{') || at < ends[next];
 }
 
-/** The expansion that a text begins with; undefined where it begins with none. */
+/** Returns the expansion at the beginning of a text; undefined where there is none. */
 function expansionAt(text: string, { variables, parameters, put }: Known): Expansion | undefined {
   const substitution = /^(?:\$\([^)]*\)|`[^`]*`)/.exec(text)?.[0];
   if (substitution !== undefined)

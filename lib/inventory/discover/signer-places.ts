@@ -1,5 +1,5 @@
-// The places of signers. A CA flag names the certificates that a component trusts, which may be a copy or a bundle of several CAs:
-// a signer is where its key is.
+// The places of signers. A CA flag names the certificates that a component trusts, which may be a copy or a bundle of
+// several CAs: a signer is where its key is.
 import { join } from 'node:path';
 import { signatureMatches } from '../../pki/verify.ts';
 import type { Certificate } from '../../pki/certificate.ts';
@@ -16,9 +16,9 @@ export interface SignerPlace {
   readonly keyFile: string;
 }
 
-/** The places where a signer may be, the one that its own flag names first. */
+/** The places where a signer may be, the place of its own flag first. */
 export interface SignerChoice {
-  /** Names in the inventory of the file of its certificate and of that of its key. */
+  /** Names in the inventory of its certificate file and its key file. */
   readonly names: SignerPlace;
   readonly places: readonly [SignerPlace, ...SignerPlace[]];
 }
@@ -31,7 +31,7 @@ interface Leads {
   readonly usual: (path: string) => string;
 }
 
-/** Pure. Signers that may be in several places. */
+/** Returns signers that may be in several places. Pure. */
 export function signerChoices(
   declared: Inventory['files'] = {},
   { named, flags, usual }: Leads,
@@ -61,15 +61,16 @@ export function signerChoices(
 export interface SeenPlace {
   readonly place: SignerPlace;
   readonly hasKey: boolean;
-  /** Its file begins with a leaf certificate, whose chain may follow: the key is that of the leaf. */
+  /** Its file begins with a leaf certificate, whose chain may follow: the key belongs to the leaf. */
   readonly isLeaf: boolean;
   /** The number of present certificates that a certificate there has signed. */
   readonly signed: number;
 }
 
 /**
- * Pure. Of the places with a key the one that has signed most, the first of equals. The flag counts where no key is at hand, or
- * where only the CA that it names has signed what is here: then the key is on another machine.
+ * Returns the place with a key whose certificate has signed most, the first of equals. Pure. The flag counts where no
+ * key is at hand, or where only the CA that it names has signed the present certificates: then the key is on another
+ * machine.
  */
 export function signingPlace([flagged, ...others]: readonly [SeenPlace, ...SeenPlace[]]): SignerPlace {
   const [best] = [flagged, ...others]
@@ -85,7 +86,7 @@ interface Machine {
   readonly root: string;
 }
 
-/** Impure: it reads certificates, and whether keys are there. The files of those signers at the places where they sign. */
+/** Returns these signers' files at their signing places. Impure: it reads certificates, and whether keys exist. */
 export async function filesOfSigners(
   choices: readonly SignerChoice[],
   { artefacts, places: at, files, root }: Machine,

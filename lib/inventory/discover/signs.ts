@@ -1,11 +1,11 @@
-// Whether a machine is a control plane of kubeadm by what lies in the places of files that no other machine has. The mere name of
-// a file is no sign: services read their environment from /etc/kubernetes/scheduler.conf, and an empty file says nothing. Zeros
-// do: a power loss leaves them in place of what had been written. Pure.
+// Whether a machine is a control plane of kubeadm, by files that no other machine has. The mere name of a file is no
+// sign: services read their environment from /etc/kubernetes/scheduler.conf, and an empty file is no evidence. Zeros
+// are: a power loss leaves them in place of written data. Pure.
 import { otherThanKubeconfig } from '../../kubeconfig/kubeconfig-remains.ts';
 import { otherThanPem } from '../../pki/pem-remains.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
 
-/** Texts of files; undefined for one that is absent or cannot be read. */
+/** Texts of files; undefined where a file is absent or cannot be read. */
 interface Signs {
   readonly manifest: string | undefined;
   readonly 'apiserver.crt': string | undefined;
@@ -26,7 +26,7 @@ export function isSignOfControlPlane(signs: Signs): boolean {
   );
 }
 
-/** A torn manifest counts where it still names its component. */
+/** Names the other document in the manifest's place; a torn manifest counts where it still names its component. */
 function otherThanPod(bytes: Buffer): string | undefined {
   const text = bytes.toString().replaceAll(/^[ \t]*#.*$/gm, '');
   const value = yamlMapping(text);

@@ -1,4 +1,4 @@
-// Units of systemd as far as they start a component: the command line that ExecStart gives, with the variables of the unit in
+// Units of systemd as far as they start a component: the command line of ExecStart, with the variables of the unit in
 // it (systemd.service(5), "Command lines"; systemd.exec(5), Environment=, EnvironmentFile=). Pure.
 import { roomForValues } from './container-words.ts';
 
@@ -9,11 +9,11 @@ export interface ServiceUnit {
   /** Assignments of Environment=, then the files of EnvironmentFile= in their order. */
   readonly environment: ReadonlyMap<string, string>;
   readonly environmentFiles: readonly string[];
-  /** Undefined where it is a home. */
+  /** Undefined where it is a home directory. */
   readonly workingDirectory: string | undefined;
 }
 
-/** `name`: `kubelet.service`. `texts`: the unit, then its drop-ins in the order in which systemd reads them. Undefined where nothing is started. */
+/** Parses the unit `name` (`kubelet.service`) with its drop-ins, in systemd's order. Undefined: it starts nothing. */
 export function serviceUnit(name: string, texts: readonly string[]): ServiceUnit | undefined {
   let command: string | undefined;
   const environment = new Map<string, string>();
@@ -42,7 +42,7 @@ function directoryOf(value: string): string | undefined {
   return path.startsWith('/') && !path.includes('%') ? path : undefined;
 }
 
-/** Specifiers whose values are the same in every service of the system (systemd.unit(5), "Specifiers"); others stay. */
+/** Replaces specifiers with the same value in every service of the system (systemd.unit(5), "Specifiers"). */
 function withSpecifiers(text: string, unit: string): string {
   const whole = unit.replace(/\.[^.]*$/, '');
   const [prefix = '', instance = ''] = whole.split('@');
@@ -61,7 +61,7 @@ const fixedSpecifiers = {
   V: '/var/tmp',
 };
 
-/** Units that a unit starts with itself. */
+/** Returns units that a unit starts with itself. */
 export const unitsNamedBy = (text: string): readonly string[] =>
   settingsIn(text, '[Unit]').flatMap(({ key, value }) =>
     /^(Requires|Wants|BindsTo|Upholds)$/.test(key) ? value.split(/\s+/).filter((name) => name !== '') : [],
@@ -89,7 +89,7 @@ const assignment = (word: string): [string, string][] => {
   return at < 1 ? [] : [[word.slice(0, at), word.slice(at + 1)]];
 };
 
-/** Variables of a file of `NAME=value` lines, as EnvironmentFile= reads them; others are left out. */
+/** Returns variables of a file of `NAME=value` lines, the way of EnvironmentFile=; other lines are left out. */
 export function environmentFile(text: string): ReadonlyMap<string, string> {
   const lines = text.replaceAll(/\\\r?\n/g, '').split('\n');
   return new Map(
@@ -104,7 +104,7 @@ export function environmentFile(text: string): ReadonlyMap<string, string> {
 const unquoted = (value: string): string =>
   value.length > 1 && /^["']/.test(value) && value.at(-1) === value[0] ? value.slice(1, -1) : value;
 
-/** Words of a line, with quotes and backslashes as shells and systemd take them. */
+/** Splits a line into words, with quotes and backslashes like shells and systemd. */
 export function shellWords(line: string): readonly string[] {
   const words: string[] = [];
   let word: string | undefined;
@@ -124,7 +124,7 @@ export function shellWords(line: string): readonly string[] {
   return word === undefined ? words : [...words, word];
 }
 
-/** Words of a command: `$NAME` as a word is split, `${NAME}` is replaced anywhere; an unknown variable is empty. */
+/** Expands the words of a command: `$NAME` as a word is split, `${NAME}` replaced anywhere; unknown ones are empty. */
 export function withVariables(command: string, variables: ReadonlyMap<string, string>): readonly string[] {
   const put = roomForValues();
   return shellWords(command).flatMap((word) => {

@@ -1,5 +1,5 @@
-// Settings of components that name a file in a way that cannot be followed here. The file may expire unseen, so each of them
-// is reported for a person to act. Pure.
+// Settings of components that name a file in a way that cannot be followed here. The file may expire unseen, so each of
+// them is reported for a person to act. Pure.
 import { componentNames } from '../../components.ts';
 import { fileFlags, type FileRole } from '../file-flags.ts';
 import type { UnreadSettings } from '../unread-entries.ts';
@@ -13,7 +13,7 @@ export function unreadSettings(settings: SettingsHere): readonly UnreadSettings[
     const messages = Object.entries(fileFlags[component]).flatMap(([flag, role]) =>
       pathsIn(flag, role, here).flatMap((path) => {
         const place = hostPlaceOf(path, here);
-        // A component makes what is in a directory of its own anew when its pod starts.
+        // A component remakes the files in a directory of its own when its pod starts.
         if (place?.unknown === undefined || (role.holds === 'directory' && place.isInPod === true)) return [];
         return [
           `Cannot find the file of ${component} --${flag} on this machine: "${path}" ${place.unknown}; ` +
@@ -32,7 +32,7 @@ export function unreadSettings(settings: SettingsHere): readonly UnreadSettings[
   });
 }
 
-/** The paths of a flag that count. */
+/** Returns the effective paths of a flag. */
 function pathsIn(flag: string, role: FileRole, { values }: ComponentSettings): readonly string[] {
   const all = values.get(flag) ?? [];
   switch (role.holds) {
@@ -41,7 +41,7 @@ function pathsIn(flag: string, role: FileRole, { values }: ComponentSettings): r
     case 'tokenKey':
       return all;
     case 'pair':
-      // CERT,KEY or CERT,KEY:names, each of its own.
+      // CERT,KEY or CERT,KEY:names, each value of its own.
       if (role.keyFlag === undefined) return all.flatMap((value) => value.split(':')[0]?.split(',') ?? []);
       return all.slice(-1);
     case 'bundle':
