@@ -77,7 +77,7 @@ export function signsOfLife(
   };
 }
 
-/** kube-controller-manager dates the condition of a Node that never reported by its creation (pkg/controller/nodelifecycle). */
+/** Undefined for a Node that never reported: its condition bears its creation (kube-controller-manager, nodelifecycle). */
 function heartbeatOf(object: NodeObject | undefined): Date | undefined {
   const ready = object?.status?.conditions?.find(({ type }) => type === 'Ready');
   return ready?.reason === 'NodeStatusNeverUpdated' ? undefined : dateOf(ready?.lastHeartbeatTime);

@@ -203,7 +203,7 @@ export class RequestQueue {
   async #readAgain(waiting: Waiting): Promise<SigningRequest | undefined> {
     const { name, uid } = waiting.summary;
     const request = await readRequest(waiting.summary, this.#options);
-    if (this.#waiting.get(name) !== waiting) return undefined; // the watch was faster, and the next pass judges the new state
+    if (this.#waiting.get(name) !== waiting) return undefined; // the watch was faster: the next pass judges
     if (request === undefined) this.#waiting.delete(name);
     else if (request.metadata.uid === uid && !isDecided(request)) return request;
     else this.put(request); // a decision by another client counts for the next request of the same node

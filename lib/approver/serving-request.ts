@@ -58,7 +58,7 @@ export function judgeServingRequest(request: SigningRequest, read: () => Content
   return refused ?? { action: 'judge', node, asked: namesOf(content) };
 }
 
-/** Each once. Go's crypto/x509 compares DNS names without regard to case and to one final dot (toLowerCaseASCII, VerifyHostname). */
+/** Each once. Go's crypto/x509 ignores case and one final dot in DNS names (toLowerCaseASCII, VerifyHostname). */
 function namesOf({ alternativeNames }: CertificateRequest): readonly AskedName[] {
   const asked = alternativeNames.flatMap(({ kind, value }): AskedName[] => {
     if (kind === 'IP') return [{ kind, value }];
