@@ -1,14 +1,14 @@
-// When a CA is due for renewal ahead of its end: on control-plane nodes, which the administrator may tell otherwise, on
-// workers, which follow, and for whoever looks for its successor before. Pure.
+// When a CA is due for renewal before it expires: on control-plane nodes, where the administrator may configure it, on
+// workers, which follow, and for reporting a missing successor early. Pure.
 import type { CertificateFacts } from './certificate.ts';
 
 type Life = Pick<CertificateFacts, 'notBefore' | 'notAfter'>;
 
-/** Remaining life without a setting. */
+/** Default remaining life at renewal. */
 export const defaultCaBeforeMs = 365 * 86_400_000;
-/** The part of a life that may be left at most, as cert-manager has it by default. */
+/** Largest part of a life that may remain at renewal, as cert-manager's default. */
 export const mostOfLife = 1 / 3;
-/** The part of a threshold by which nodes that were made within a minute are spread. */
+/** Part of a threshold by which nodes created within a minute are spread. */
 export const jitterPart = 0.1;
 
 export const lifeMsOf = ({ notBefore, notAfter }: Life): number => notAfter.getTime() - notBefore.getTime();
@@ -17,6 +17,6 @@ export const lifeMsOf = ({ notBefore, notAfter }: Life): number => notAfter.getT
 export const caThresholdMs = (ca: Life, beforeMs = defaultCaBeforeMs): number =>
   Math.min(beforeMs, lifeMsOf(ca) * mostOfLife);
 
-/** Not later than any node renews it, whatever its settings. */
+/** Returns a time before which no node renews the CA, whatever its settings. */
 export const earliestDue = (ca: Life): Date =>
   new Date(ca.notAfter.getTime() - lifeMsOf(ca) * mostOfLife * (1 + jitterPart));
