@@ -60,7 +60,7 @@ export function canonicalAddresses(addresses: unknown): string[] {
   return [...new Set(found)];
 }
 
-/** `whose` has canonical names. */
+/** Answer of a source that lists addresses by node. `whose` has canonical names. */
 export function answerOf(
   { node, asked }: Pick<AddressQuestion, 'node' | 'asked'>,
   source: string,

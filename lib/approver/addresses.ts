@@ -35,7 +35,7 @@ export type AddressVerdict =
 
 interface Asking {
   readonly node: string;
-  /** An API server runs there. */
+  /** An API server runs on the node. */
   readonly isControlPlane?: boolean;
   readonly asked: readonly AskedName[];
   readonly cluster: ClusterNames;
@@ -80,6 +80,6 @@ export function judgeAddresses({ node, isControlPlane = false, asked, cluster, a
   };
 }
 
-/** Whether a further source that vouches for the node could make it an approval. */
+/** Whether a further source that vouches for the node could turn the verdict into an approval. */
 export const canBeCovered = (verdict: AddressVerdict): boolean =>
   verdict.action === 'leave' && (verdict.reason === 'AddressNotOfNode' || verdict.reason === 'NodeNotInSources');

@@ -66,7 +66,7 @@ export interface Judgement {
   /** The longest that a client certificate of a kubelet lives here. */
   readonly longestLifeMs: number;
   readonly clock: ClockFacts;
-  /** When this machine was switched on; undefined: not known. */
+  /** Boot time of this machine; undefined: not known. */
   readonly bootedAt?: Date | undefined;
   readonly now: Date;
 }
@@ -181,7 +181,9 @@ function newestEnd({ issuedUntil, recorded }: NodeFacts, now: Date): Date | unde
   return isNewest ? until : issuedUntil;
 }
 
-/** Another request of this node, whose certificate is still to come or has just been issued. */
+/**
+ * Refuses after another request of this node was approved whose certificate is still to come or has just been issued.
+ */
 function approvedBefore(facts: NodeFacts, request: SigningRequest, now: Date): Refusal | undefined {
   const approval = otherApproval(facts, request);
   if (approval === undefined) return undefined;
@@ -230,7 +232,7 @@ function evidenceOfKnown(facts: KnownNode, { longestLifeMs, now }: Judgement): E
   return { reason: 'CertificateMayBeValid', message };
 }
 
-/** An approval of the very same request is no second one. */
+/** Approval of another request: an approval of the very same request is no second one. */
 function otherApproval({ approval }: NodeFacts, { metadata }: SigningRequest): Approval | undefined {
   return approval === undefined || approval.uid === metadata.uid ? undefined : approval;
 }

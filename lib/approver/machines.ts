@@ -91,7 +91,7 @@ export class Machines implements AddressSource {
       onEvent: (type, object) => {
         const machine = type === 'DELETED' ? undefined : keep(object);
         const before = this.#followed?.get(idOf(object));
-        if (JSON.stringify(machine) === JSON.stringify(before)) return; // labels, conditions
+        if (JSON.stringify(machine) === JSON.stringify(before)) return; // only labels or conditions changed
         if (machine === undefined) this.#followed?.delete(idOf(object));
         else this.#followed?.set(machine.id, machine);
         changed();
@@ -105,7 +105,7 @@ export class Machines implements AddressSource {
     });
   }
 
-  /** Undefined: the process stops. */
+  /** Returns undefined when the process stops. */
   async #waitForApi(
     onFailure: (message: string) => void,
   ): Promise<{ connection: KubeConnection; path: string } | undefined> {

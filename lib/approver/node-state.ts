@@ -16,16 +16,16 @@ export interface Approval {
   readonly uid: string | undefined;
   readonly at: Date;
   readonly requestedAt: Date;
-  /** Its certificate has been issued. */
+  /** Whether its certificate has been issued. */
   readonly isIssued: boolean;
   /** Time since this process learnt of it, independent of clocks. */
   readonly knownMs: number;
 }
 
 export interface NodeFacts extends Signs {
-  /** Undefined: it is another machine's node. */
+  /** Certificate of this machine's own node; undefined for another machine's node. */
   readonly own?: OwnCertificate | undefined;
-  /** Undefined: there is no Node object. */
+  /** The Node object; undefined: there is none. */
   readonly node?: { readonly createdAt: Date; readonly uid?: string | undefined } | undefined;
   /** Nodes of other machines only: signs of life seen up to now. */
   readonly watched?: Watched;

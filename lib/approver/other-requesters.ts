@@ -4,7 +4,7 @@
 import type { RequestSummary } from './batch.ts';
 import { isDecided, type SigningRequest } from './request.ts';
 
-/** kube-controller-manager that has just been started decides within this time. */
+/** Time in which a kube-controller-manager that has just been started decides. */
 const graceMs = 60_000;
 /** Requesters that are remembered; a user who can create requests as more than so many is no longer reported. */
 const mostRequesters = 100;

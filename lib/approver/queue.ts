@@ -47,7 +47,7 @@ export class RequestQueue {
   readonly #others = new OtherRequesters();
   readonly #waiting: WaitingRequests;
   readonly #pressure = new Pressure();
-  /** Under a flood: when the next round begins, in milliseconds since the epoch. */
+  /** Start of the next round under a flood, in milliseconds since the epoch. */
   #nextBatchAt = 0;
 
   constructor(options: ApproverOptions, policies: readonly SignerPolicy[]) {
@@ -102,9 +102,7 @@ export class RequestQueue {
     this.#others.remove(name);
   }
 
-  /**
-   * Marks as due the left requests of a signer, whose address data have changed, except those that nothing can change.
-   */
+  /** Marks the left requests of a signer as due after its address data changed; settled ones stay settled. */
   lookAgain(signer: string): void {
     for (const waiting of this.#waiting.all()) {
       if (waiting.summary.signer === signer && waiting.lookAt !== undefined) waiting.lookAt = 0;
@@ -147,7 +145,7 @@ export class RequestQueue {
     return { approved, left: left.length, delayed, watched, failed };
   }
 
-  /** Whether it has been approved. Never rejects. */
+  /** Whether the request has been approved. Never rejects. */
   async #look(waiting: Waiting): Promise<boolean> {
     const { signal } = this.#options;
     if (signal.aborted) return false;
@@ -175,7 +173,7 @@ export class RequestQueue {
     return isSettled ? Infinity : untilMs(lookAt, now, Math.max(this.#options.recheckMs, longestRetryMs));
   }
 
-  /** Whether it has been approved. */
+  /** Whether the request has been approved. */
   async #decide(waiting: Waiting): Promise<boolean> {
     const { clock, recheckMs } = this.#options;
     const tooLarge = judgeSize(waiting.summary.size);

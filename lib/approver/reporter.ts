@@ -10,7 +10,7 @@ import type { OtherRequest } from './other-requesters.ts';
 import type { ApproverOptions } from './settings.ts';
 
 const longestMessage = 600;
-/** How often a flood that goes on is reported. */
+/** Interval between reports about a flood that goes on. */
 const floodMs = 10 * 60_000;
 
 export interface Reported {
@@ -82,7 +82,7 @@ export class Reporter {
     this.#event('CertificateRequestPending', request.summary, `${reason}: ${text}`);
   }
 
-  /** A request that is not judged here. */
+  /** Reports a request that is not judged here. */
   leftToOthers(request: OtherRequest): void {
     const { name, username } = request;
     const message =

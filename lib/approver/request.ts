@@ -116,7 +116,7 @@ export const unsuitable = (reason: ShapeReason, message: string): Unsuitable => 
 export const quoted = (texts: readonly string[]): string =>
   texts.map((text) => JSON.stringify(text)).join(', ') || 'none';
 
-/** The name in `system:node:<name>`; undefined where it is no name that a Node can have. */
+/** The name in `system:node:<name>`; undefined where no Node can have that name. */
 export function nodeOf(commonName: string): string | undefined {
   const name = commonName.startsWith(nodePrefix) ? commonName.slice(nodePrefix.length) : '';
   return dnsSubdomain.test(name) ? name : undefined;

@@ -27,7 +27,7 @@ export interface ApproverOptions extends Pick<ApproverConfig, 'nodeCertificate' 
   readonly connect?: (kubeconfig: string) => Promise<KubeConnection>;
   /** Checked before an approval. `thorough`: at the cost of a process. */
   readonly clockFacts: (thorough: boolean) => Promise<ClockFacts>;
-  /** When this machine was switched on; undefined: not known. */
+  /** Boot time of this machine; undefined: not known. */
   readonly bootedAt: () => Date | undefined;
   /** A single pass over the existing requests, without a watch. */
   readonly once: boolean;

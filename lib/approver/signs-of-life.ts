@@ -10,11 +10,11 @@ export const skewMs = 60_000;
  * minutes.
  */
 const aliveMs = { own: 60_000, other: 5 * 60_000 };
-/** A kubelet reports a status that has not changed every five minutes (nodeStatusReportFrequency). */
+/** Interval at which a kubelet reports an unchanged status (nodeStatusReportFrequency). */
 const reportMs = 5 * 60_000;
 
 interface Look {
-  /** When this machine was switched on; undefined: not known. */
+  /** Boot time of this machine; undefined: not known. */
   readonly bootedAt?: Date | undefined;
   readonly now: Date;
 }

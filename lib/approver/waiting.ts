@@ -14,7 +14,7 @@ export interface Waiting extends Reported {
   failure?: string | undefined;
   /** The problem can never change: no further judgement. */
   isSettled?: boolean;
-  /** Its node is being watched before it is decided. */
+  /** Whether its node is being watched before the decision. */
   isWatched?: boolean;
   /** Why it was left at the last judgement; undefined: it has not been judged. */
   reason?: PendingReason;

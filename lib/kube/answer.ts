@@ -78,7 +78,7 @@ function problemOf({ method, path, objects }: KubeRequest, value: unknown): stri
   return isIt ? undefined : `it is another ${kind}`;
 }
 
-/** Undefined: not known. */
+/** Undefined: the kind is not known. */
 function wantedKind(method: string, target: NonNullable<ReturnType<typeof requestTarget>>): string | undefined {
   const kind = kinds[target.resource ?? ''];
   if (kind === undefined || (target.subresource !== undefined && target.subresource !== 'approval')) return undefined;

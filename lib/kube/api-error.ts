@@ -34,7 +34,7 @@ function parseStatus(body: string): Status {
     const value: unknown = JSON.parse(body);
     return typeof value === 'object' && value !== null ? value : {};
   } catch {
-    return {}; // a proxy's page, or a body cut off: the code alone has to do
+    return {}; // a proxy's page, or a truncated body: only the code is known
   }
 }
 
@@ -68,7 +68,7 @@ function safeDetail(code: ErrorCode, status: Status): string {
 const reasonText = (status: Status): string =>
   typeof status.reason === 'string' && /^[A-Za-z]+$/.test(status.reason) ? ` ${status.reason}` : '';
 
-/** The error for an answer that is no success. `retryAfter` is the header of that name. */
+/** Error of an answer that is no success. `retryAfter` is the header of that name. */
 export function statusError(attempt: Attempt, httpStatus: number, body: string, retryAfter?: string): RecoveryError {
   const status = parseStatus(body);
   const seconds = Number.parseInt(retryAfter ?? '', 10);

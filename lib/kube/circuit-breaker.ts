@@ -20,7 +20,7 @@ const mostBreakers = 32;
 /** Longest wait of a request to be the trial; else it fails immediately with the last trial's error. */
 const longestWaitMs = 1000;
 
-/** One request, or one watch, that was let through. */
+/** A request or a watch that was let through. */
 export interface Call {
   /** The server has answered, with any status. */
   answered(): void;

@@ -32,7 +32,7 @@ export interface ConnectionOptions extends KubeconfigOptions, Omit<PoolOptions, 
   readonly breakers?: Breakers | undefined;
 }
 
-/** Time between two readings of the files because of a refusal. */
+/** Shortest time between two reads of the files after refusals. */
 const rereadMs = 1000;
 /**
  * Interval of reads while credentials cannot be used yet: the files are read once for many watches that need them
@@ -127,7 +127,7 @@ class Connection implements KubeConnection {
 
   async turn(signal: AbortSignal): Promise<() => void> {
     if (this.#session !== undefined) return this.#session.breaker.turn(signal);
-    await this.#options.clock.sleep(trialEveryMs, signal); // nothing is sent yet
+    await this.#options.clock.sleep(trialEveryMs, signal); // no request was sent yet
     return () => undefined;
   }
 

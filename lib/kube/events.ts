@@ -131,7 +131,7 @@ export class EventRecorder {
       await this.#options.connection.request({ method: 'POST', path, body: event.body, signal });
       return true;
     } catch (err) {
-      if (isCode(err, 'KubeConflict')) return true; // it arrived the first time, only the answer did not
+      if (isCode(err, 'KubeConflict')) return true; // it arrived the first time, only the answer was lost
       if (isCode(err, 'KubeRejected', 'KubeNotFound', 'KubeForbidden')) event.refusals += 1;
       const givenUp = isCode(err, 'KubeRejected') || event.refusals >= mostRefusals;
       if (givenUp) this.#drop(errorText(err));

@@ -227,7 +227,7 @@ class TimeLimit {
 
   constructor(clock: Clock, limits: Limits, caller: AbortSignal) {
     this.#caller = caller;
-    this.reached.catch(() => undefined); // it may abort when nothing waits for it
+    this.reached.catch(() => undefined); // it may reject when nothing waits for it
     if (caller.aborted) this.#abort();
     else caller.addEventListener('abort', this.#abort, { once: true });
     void this.#wait(clock, limits);

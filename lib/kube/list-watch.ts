@@ -170,7 +170,7 @@ class ListWatch<T, K> {
   }
 }
 
-/** An ERROR event carries a Status, as a refused request would. */
+/** An ERROR event carries a Status, like the answer to a refused request. */
 function eventError(object: unknown, attempt: Attempt): RecoveryError {
   const code = Number((object as { readonly code?: unknown } | undefined)?.code ?? 500);
   return statusError(attempt, code, JSON.stringify(object ?? {}));

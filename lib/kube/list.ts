@@ -16,7 +16,7 @@ export interface Pages<T, K> {
    * again.
    */
   readonly keep: (object: T) => K | undefined;
-  /** Stops after so many objects read, or with the first object kept. Default: all are read. */
+  /** Stops paging after so many objects read, or once an object was kept. Default: all are read. */
   readonly enough?: { readonly read: number };
 }
 

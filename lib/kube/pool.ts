@@ -57,7 +57,7 @@ const withoutHttp2 = new RecoveryError(
   'the server has no HTTP/2: one connection for each request and watch',
 );
 
-/** Whether it failed before it was sent, by `withoutHttp2`. */
+/** Whether a request failed before it was sent, by `withoutHttp2`. */
 export const isUnsent = (err: unknown): boolean => causesOf(err).includes(withoutHttp2);
 
 /** Longest time of a request: after it a draining connection is of no use. */

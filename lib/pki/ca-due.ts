@@ -1,5 +1,5 @@
 // When a CA is due for renewal before it expires: on control-plane nodes, where the administrator may configure it, on
-// workers, which follow, and for reporting a missing successor early. Pure.
+// workers, which follow, and for the search for its successor, which begins before. Pure.
 import type { CertificateFacts } from './certificate.ts';
 
 type Life = Pick<CertificateFacts, 'notBefore' | 'notAfter'>;
@@ -13,7 +13,7 @@ export const jitterPart = 0.1;
 
 export const lifeMsOf = ({ notBefore, notAfter }: Life): number => notAfter.getTime() - notBefore.getTime();
 
-/** Milliseconds before notAfter. */
+/** Milliseconds before notAfter at which a renewal is due. */
 export const caThresholdMs = (ca: Life, beforeMs = defaultCaBeforeMs): number =>
   Math.min(beforeMs, lifeMsOf(ca) * mostOfLife);
 

@@ -56,7 +56,7 @@ const signatures: Readonly<Record<string, { readonly key: KeyAlgorithm['name']; 
   '1.3.101.112': { key: 'Ed25519', hash: null },
 };
 
-/** Go verifies no signature with a larger one (crypto/rsa, checkPublicKeySize). */
+/** Go verifies no signature with a larger exponent (crypto/rsa, checkPublicKeySize). */
 const largestExponent = 2n ** 31n - 1n;
 
 const kinds: Readonly<Record<number, AlternativeName['kind']>> = {

@@ -41,7 +41,7 @@ export class DerReader {
     return this.#rest[0];
   }
 
-  /** Tag and content of the next value, whatever it is. */
+  /** Returns the next value, of any tag. */
   any(): DerValue {
     const bytes = this.#rest;
     const { tag, start, length } = header(bytes);

@@ -1,4 +1,4 @@
-// The extensions of a certificate or a request, read as Go reads them (crypto/x509, parser.go).
+// The extensions of a certificate or a request, read by Go's rules (crypto/x509, parser.go).
 import { DerReader, type DerValue, tags } from './der.ts';
 import { isAscii, isDomain, type NameConstraints, readNameConstraints } from './name-constraints.ts';
 import { canonicalHostname, ipText, nameTags } from './names.ts';

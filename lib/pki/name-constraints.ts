@@ -65,7 +65,7 @@ function isNetwork(content: Buffer): boolean {
   return /^1*0*$/.test(bits);
 }
 
-/** Why a CA with these constraints may not have signed a certificate with these alternative names (DER); undefined: it may. */
+/** Why a CA with these constraints may not sign a certificate with these alternative names (DER); undefined: it may. */
 export function constraintProblem(
   names: readonly Buffer[],
   { permitted, excluded }: NameConstraints,

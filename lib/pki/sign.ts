@@ -26,7 +26,7 @@ interface Request {
 
 export interface LeafRequest extends Request {
   readonly issuer: Issuer;
-  /** Left out for a serving certificate: then the first host name in sorted order. */
+  /** Default for a serving certificate: the first host name in sorted order. */
   readonly commonName?: string | undefined;
   readonly organizations: readonly string[];
   /** DNS names and IP addresses; a serving or peer certificate has at least one. */

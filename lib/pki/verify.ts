@@ -1,7 +1,7 @@
-// Would a Go program (every Kubernetes component) accept this certificate? Path validation as Go's crypto/x509 does
-// it, with every certificate of a trust file as a root, intermediates and expired ones included: names as bytes,
-// signatures, dates of the whole chain, CA flag and key usage, path length, extended key usages, host name,
-// name constraints. Pure.
+// Whether a Go program (every Kubernetes component) accepts a certificate: path validation as Go's crypto/x509 does it,
+// with every certificate of a trust file as a root, intermediates and expired ones included: names as bytes,
+// signatures, dates of the whole chain, CA flag and key usage, path length, extended key usages, host name, name
+// constraints. Pure.
 import { isIP } from 'node:net';
 import { bounds } from '../bounds.ts';
 import { type Certificate, isSame } from './certificate.ts';

@@ -122,7 +122,7 @@ async function problemOf(id: unknown, at: EtcdHealthOptions): Promise<string | u
   }
 }
 
-/** A body makes it a POST. */
+/** Sends a request and returns the text of the answer. A body makes it a POST. */
 function answerOf({ host, port, ca, client, signal }: EtcdHealthOptions, path: string, body?: string): Promise<string> {
   const until = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
   const method = body === undefined ? 'GET' : 'POST';
