@@ -11,7 +11,7 @@ import type { ApproverOptions } from './settings.ts';
 const place = { kind: 'configMap', namespace: 'kube-system', name: clientAuthoritiesName } as const;
 const key = 'client-ca-file';
 
-/** Throws with the missing part, and when the API refuses otherwise. */
+/** Throws an error that names the missing object or key, and when the API refuses otherwise. */
 export async function readClientAuthorities({
   connection,
   signal,

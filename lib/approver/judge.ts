@@ -198,7 +198,7 @@ function approvedBefore(facts: NodeFacts, request: SigningRequest, now: Date): R
 /** An approval dated by a clock that has been set back since is at least as old as this process has known of it. */
 const ageOf = ({ at, knownMs }: Approval, now: Date): number => Math.max(now.getTime() - at.getTime(), knownMs);
 
-/** Once: until any certificate it got then has expired, whatever has become of it. */
+/** Counts once: until any certificate issued then has expired, whatever has become of that certificate. */
 function evidenceOfExpected({ first }: NodeFacts, { request, longestLifeMs, now }: Judgement): Evidence {
   const isUsed =
     first !== undefined &&

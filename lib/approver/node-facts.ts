@@ -77,7 +77,10 @@ export function signsOfLife(
   };
 }
 
-/** Undefined for a Node that never reported: its condition bears its creation (kube-controller-manager, nodelifecycle). */
+/**
+ * Undefined for a Node that never reported: kube-controller-manager dates its condition by its creation
+ * (pkg/controller/nodelifecycle).
+ */
 function heartbeatOf(object: NodeObject | undefined): Date | undefined {
   const ready = object?.status?.conditions?.find(({ type }) => type === 'Ready');
   return ready?.reason === 'NodeStatusNeverUpdated' ? undefined : dateOf(ready?.lastHeartbeatTime);

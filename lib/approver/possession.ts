@@ -5,8 +5,8 @@
 // - The certificate shown: one, with the key and the subject of the request, for a client, from a CA that the API
 //   server trusts, and expired. It is verified at its own notAfter, because its CA may have expired since.
 // - The node: its Node exists, was created with that certificate or before it, and is the one for which the key was
-//   recorded; it has not spoken after that notAfter; and no certificate with another key and a later notAfter was issued
-//   to it.
+//   recorded; it has not spoken after that notAfter; and no certificate with another key and a later notAfter was
+//   issued to it.
 //
 // A later certificate with the same key is no objection: the holder of the key has that certificate as well, or has
 // lost it.

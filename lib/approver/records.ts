@@ -1,7 +1,7 @@
 // Certificates of each node that this process has seen: the notAfter of the newest issued, and the newest request that
 // was approved. Kept in memory, where neither the node nor the bootstrap identity can write; issued requests leave the
 // API after an hour (pkg/controller/certificates/cleaner), so certificates issued before this process started are not
-// known. Certificates are believed because only a signer's controller can put one into a request.
+// known. Certificates are believed because only users that may sign for the signer can put one into a request.
 import type { Requester } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { parseCertificates } from '../pki/certificate.ts';
@@ -31,7 +31,7 @@ export class Records {
   readonly #requesters: readonly Requester[];
   readonly #clock: Clock;
   readonly #nodes = new Map<string, NodeRecord<Known>>();
-  /** Nodes that the API has only, because a requester can name any number of others. */
+  /** Only nodes that the API has, because a requester can name any number of other nodes. */
   readonly #watched = new Map<string, Watched>();
 
   constructor(requesters: readonly Requester[], clock: Clock) {

@@ -21,7 +21,10 @@ export interface Watched {
   readonly spokeAfterMs?: number;
 }
 
-/** nodeLeaseDurationSeconds of a kubelet is 40 s: it renews at a quarter (cmd/kubelet, nodeLeaseRenewIntervalFraction). */
+/**
+ * nodeLeaseDurationSeconds of a kubelet is 40 s: it renews every quarter of that (cmd/kubelet,
+ * nodeLeaseRenewIntervalFraction).
+ */
 const defaultRenewalMs = 10_000;
 /** Limit for any interval in a Lease: silence is waited for no longer than four times this. */
 const longestRenewalMs = 60_000;

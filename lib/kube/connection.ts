@@ -22,7 +22,7 @@ import { Trust } from './trust.ts';
 
 export interface ConnectionOptions extends KubeconfigOptions, Omit<PoolOptions, 'credentials'> {
   readonly kubeconfigFile: string;
-  /** Replace the kubeconfig, for credentials that are never written into a file. */
+  /** Credentials in place of a kubeconfig, where they are never written into a file. */
   readonly credentials?: Credentials | undefined;
   /** Whether to wait for a kubeconfig that cannot be used yet. Default: it is ConfigInvalid. */
   readonly waitsForKubeconfig?: boolean | undefined;

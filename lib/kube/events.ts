@@ -52,7 +52,7 @@ const controller = 'kube-cert-recovery';
 /** Limits of the API: pkg/apis/core/validation/events.go. */
 const longestNote = 1024;
 const longestInstance = 128;
-/** Limit of retries after refusals: authorisation works late when an API server starts; but not for ever. */
+/** Limit of retries after refusals: authorisation is ready late when an API server starts; but not for ever. */
 const mostRefusals = 10;
 const firstRetryMs = 1000;
 const longestRetryMs = 30_000;

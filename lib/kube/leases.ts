@@ -30,8 +30,8 @@ export const leaseText = ({ namespace, name }: LeaseName): string => `Lease "${n
 export const leasePath = (lease: LeaseName): string => resourcePath('Lease', lease);
 
 /**
- * The host name in a holder's identity: client-go users write `<host name>_<UUID>`, and a UUID has no `_`. Cutting at the
- * last one keeps `node1` apart from `node1_x`, and comparing the whole keeps it apart from `node10`.
+ * The host name in a holder's identity: client-go users write `<host name>_<UUID>`, and a UUID has no `_`. Cutting at
+ * the last one keeps `node1` apart from `node1_x`, and comparing the whole keeps it apart from `node10`.
  */
 export function holderHost(identity: string): string | undefined {
   const cut = identity.lastIndexOf('_');

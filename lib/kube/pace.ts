@@ -22,7 +22,7 @@ export class Pace {
   #step = 0;
   #slowAt: Date | undefined;
   #atOnce = firstAtOnce;
-  /** Most concurrent requests of the connections: without HTTP/2 each request in flight has a connection of its own. */
+  /** Most concurrent requests by connections: without HTTP/2 each request in flight has a connection of its own. */
   #ceiling = mostAtOnce;
   #running = 0;
   /** Requests that wait for their turn, in order of arrival. */

@@ -1,8 +1,8 @@
 // The fields of a certificate (RFC 5280, 4.1), read as Go parses them (crypto/x509, parser.go of Go 1.22 and 1.26): in
 // its order and no stricter, without checks that Go does not make. OpenSSL accepts dates that do not exist, two
 // signature algorithms that differ, names that are no text; every Kubernetes component refuses the file around such a
-// certificate. Checks that newer Go has added are reported and no error: there are clusters whose components load such
-// a certificate.
+// certificate. A violation of a check that newer Go has added is reported, and is no error: there are clusters whose
+// components load such a certificate.
 import { isUtf8 } from 'node:buffer';
 import { DerReader, type DerValue, tags } from './der.ts';
 import {

@@ -26,8 +26,8 @@ export const madeAt = ({ notBefore }: Pick<CertificateFacts, 'notBefore'>): Date
   new Date(notBefore.getTime() + backDatedMs);
 
 /**
- * Difference of two machines' clocks: seconds, not hours. A certificate that begins this much later by this clock may
- * be valid elsewhere, and one that expired this short a time ago, too.
+ * Tolerated difference of two machines' clocks, which differ by seconds, not by hours. A certificate that begins this
+ * much later by this clock may be valid elsewhere, and a certificate that expired this short a time ago, too.
  */
 export const clockSkewMs = 5 * 60_000;
 

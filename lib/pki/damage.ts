@@ -20,7 +20,7 @@ const verdicts = new WeakMap<Certificate, boolean>();
 
 /**
  * Whether the certificate claims to be self-signed and its key has not signed it. `beside`: the certificates found with
- * it; a CA that changed its key without changing its name (RFC 4210, 4.4) is signed by one of these.
+ * it; a CA that changed its key without changing its name (RFC 4210, 4.4) is signed by the key of another.
  */
 export function isDamaged(certificate: Certificate, beside: readonly Certificate[] = []): boolean {
   let isWrong = verdicts.get(certificate);
@@ -36,8 +36,8 @@ export function isDamaged(certificate: Certificate, beside: readonly Certificate
 
 /**
  * Whether issuer and subject are equal, and the key identifiers too where both are given. The damage may be in any of
- * the four: two names, or two identifiers, that differ in a single byte were equal. No CA differs from the CA above it
- * in so little and nothing else.
+ * the four: two names, or two identifiers, that differ in a single byte were equal before it. No CA differs from the CA
+ * above it in so little and nothing else.
  */
 function isSelfSignedByItsWord({ fields }: Certificate): boolean {
   const { subject, issuer, subjectKeyId, authorityKeyId } = fields;

@@ -214,7 +214,7 @@ export function readBasicConstraints(value: DerReader, later?: Later): BasicCons
   const parts = value.inside(tags.sequence, 'basic constraints');
   const ca = parts.next === tags.boolean && parts.boolean('CA flag');
   const pathLength = parts.next === tags.integer ? int64(parts.integer('path length')) : undefined;
-  // The Go that accepts a negative one ignores it.
+  // A Go release that accepts a negative path length ignores it.
   if (pathLength !== undefined && pathLength < 0) later?.note('1.25', 'its path length is negative');
   return { ca, ...(pathLength !== undefined && pathLength >= 0 && { pathLength }) };
 }

@@ -37,8 +37,8 @@ export function renewedNotAfter(old: Dates, now: Date): Date {
 }
 
 /**
- * Whether a certificate names its issuer by issuer and serial number in its authority key identifier (RFC 5280, 4.2.1.1):
- * OpenSSL refuses it under a CA with another serial.
+ * Whether a certificate names its issuer by issuer and serial number in its authority key identifier (RFC 5280,
+ * 4.2.1.1): OpenSSL refuses it under a CA with another serial.
  */
 export function namesSerialOf(leaf: Certificate, authority: Certificate): boolean {
   const named = extensionValues(leaf).get(authorityKeyIdentifier);

@@ -5,8 +5,8 @@
 // Evidence of remains, each enough:
 //   - no bytes at all, or nothing but zeros and blanks: no content is lost with it
 //   - a whole block of its role, as Go's pem.Decode finds it behind any text
-//   - the BEGIN or END line of a block of its role, whole or with one character damaged, whatever the block holds, where
-//     only explanations and lines of base64 precede the first line of this kind: unrelated documents quote such lines
+//   - the BEGIN or END line of a block of its role, whole or with one character damaged, whatever the block holds,
+//     where only explanations and base64 precede the first line of this kind: unrelated documents quote such lines
 //   - a text that stops within its first BEGIN line, or that begins within its last END line
 //   - lines of base64 in PEM's form, where the rest was zeroed, or up to a part of an END line
 import { contentKind, signedKind } from '../content-kind.ts';

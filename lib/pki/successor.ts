@@ -8,8 +8,8 @@ import { hasInsecureHash, isSignedByKey } from './verify.ts';
 /**
  * Whether a client that trusts `trusted` may trust `offered` in its place although only its own signature vouches for
  * it: a CA of the same name, key, key identifier and limits, signed by the key of `trusted`. Without that key no other
- * party can make one, unless the signature is over a hash with known collisions. Its notAfter is later; no other date
- * is checked, because the trusted CA may have expired.
+ * party can make one, unless other content with the same hash can be found. Its notAfter is later; no other date is
+ * checked, because the trusted CA may have expired.
  */
 export const isSuccessor = (offered: Certificate, trusted: Certificate): boolean =>
   successorProblem(offered, trusted) === undefined;

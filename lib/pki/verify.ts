@@ -151,7 +151,7 @@ function policyProblem(certificate: Certificate, below: number): string | undefi
   return `${nameOf(certificate)} demands certificate policies, which are not compared here`;
 }
 
-/** Go refuses to verify with a smaller key (crypto/rsa, 1.24); the handshake verifies with a leaf's. */
+/** Go refuses to verify with a smaller key (crypto/rsa, 1.24); the handshake is verified with a leaf's key. */
 export const leastVerifiedBits = 1024;
 
 function weakRsaBits({ facts: { key } }: Certificate): number | undefined {

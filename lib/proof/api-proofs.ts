@@ -28,8 +28,8 @@ const skewMs = 5_000;
 
 /**
  * A client's identity is in use when its holder has renewed its Lease since the files of the identity were published:
- * only a client that the API server has authenticated can renew. A renewal in the future is no proof: the clocks of this
- * node and of the holder differ.
+ * only a client that the API server has authenticated can renew. A renewal in the future is no proof: the clocks of
+ * this node and of the holder differ.
  */
 export function judgeRenewal({ lease, publishedAt, now, hostName }: JudgeRenewal): ProofResult {
   const say = (state: ProofResult['state'], message: string): ProofResult => ({ state, message });

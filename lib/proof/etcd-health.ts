@@ -92,7 +92,7 @@ interface MemberList {
   }[];
 }
 
-/** Queries all addresses of a member in parallel: it is healthy where one answer is positive, and its own. */
+/** Queries all addresses of a member in parallel: it is healthy where one address answers so as this member. */
 async function problemAt(
   id: unknown,
   urls: readonly string[],

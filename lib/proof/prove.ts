@@ -203,7 +203,7 @@ function etcdHere({ resolved, store, signal }: HostProofs): (() => Promise<EtcdH
 const etcdPort = 2379;
 
 /**
- * Proves that the identity in a kubeconfig has been used since then, by queries with that identity, for `forMs` at
+ * Proves that the identity in a kubeconfig has been used after `since`, by queries with that identity, for `forMs` at
  * most; undefined where nothing shows use, because its component elects no leader.
  */
 export async function proveIdentityHere(
