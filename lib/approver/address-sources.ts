@@ -1,5 +1,5 @@
-// The sources of `approver.addresses` that need no watch: the configuration itself, a file, and the Nodes of the cluster.
-// What each says of a node is a SourceAnswer; addresses.ts decides.
+// Sources of `approver.addresses` that need no watch: the configuration itself, a file, and the Nodes of the cluster.
+// Each source returns a SourceAnswer for a node; addresses.ts decides.
 import { stat } from 'node:fs/promises';
 import { bounds } from '../bounds.ts';
 import { type AddressSettings, checkNodeAddresses, type NodeAddresses, inRanges } from '../config/address-settings.ts';
@@ -16,7 +16,7 @@ import type { SourceAnswer } from './addresses.ts';
 import type { AskedName } from './serving-request.ts';
 import type { ApproverOptions } from './settings.ts';
 
-/** What is read of a Node. */
+/** Fields of a Node that are read. */
 export interface NodeObject {
   readonly metadata?: { readonly name?: string; readonly labels?: Readonly<Record<string, string>> | null };
   readonly status?: {
@@ -32,25 +32,25 @@ export interface AddressQuestion {
 }
 
 export interface Following {
-  /** What was left may be judged otherwise now. */
+  /** Called when requests that were left may be judged differently now. */
   readonly changed: () => void;
   readonly onStatus: (what: string, status: WatchStatus) => void;
 }
 
 export interface AddressSource {
-  /** It takes time, and the node decides how much: asked only where no other source is enough. */
+  /** Slow, and the node decides how slow: queried only where the other sources are not enough. */
   readonly isCostly?: true;
-  /** A pass of the queue begins: what was read for the last one is of no use any more. */
+  /** Called when a pass of the queue begins: drops the data read for the last pass. */
   begin?(): void;
-  /** Throws what keeps it from saying anything: then nobody knows whose a name is. */
+  /** Throws when it cannot answer: then the owner of a name is unknown. */
   answer(question: AddressQuestion): Promise<SourceAnswer>;
-  /** Until the process stops. */
+  /** Runs until the process stops. */
   follow?(following: Following): Promise<void>;
 }
 
 export type SourceOptions = Pick<ApproverOptions, 'connection' | 'clock' | 'log' | 'signal' | 'connect'>;
 
-/** Each name and address that can be compared, once; whatever else stands in the list is left out. */
+/** Each name and address that can be compared, once; all other entries of the list are left out. */
 export function canonicalAddresses(addresses: unknown): string[] {
   if (!Array.isArray(addresses)) return [];
   const found = addresses.slice(0, bounds.addresses.most.addresses).flatMap((one: unknown) => {
@@ -60,7 +60,7 @@ export function canonicalAddresses(addresses: unknown): string[] {
   return [...new Set(found)];
 }
 
-/** `whose` has canonical names. */
+/** Answer of a source that lists addresses by node. `whose` has canonical names. */
 export function answerOf(
   { node, asked }: Pick<AddressQuestion, 'node' | 'asked'>,
   source: string,
@@ -89,7 +89,9 @@ export class ListedAddresses implements AddressSource {
   }
 }
 
-/** Read again whenever it is another one: a ConfigMap that is mounted, or what a script writes. */
+/**
+ * File of names and addresses by node, read again whenever it changes: a mounted ConfigMap, or the output of a script.
+ */
 export class AddressFile implements AddressSource {
   readonly #source: string;
   readonly #path: string;
@@ -130,14 +132,14 @@ export class AddressFile implements AddressSource {
 const pageSize = 100;
 
 /**
- * The weakest: a kubelet writes the addresses of its own Node. One in the ranges is believed while no other Node has it, so
- * that no node gets a certificate for the address of a node that is there.
+ * The weakest source: a kubelet writes the addresses of its own Node. An address in the ranges is believed while no
+ * other Node has it, so that no node gets a certificate for the address of an existing node.
  */
 export class NodeRanges implements AddressSource {
   readonly #source: string;
   readonly #cidrs: readonly string[];
   readonly #options: SourceOptions;
-  /** By node, once a pass. */
+  /** Addresses by node, listed once a pass. */
   #nodes: Promise<NodeAddresses> | undefined;
 
   constructor(source: string, { cidrs }: Extract<AddressSettings, { kind: 'cidrs' }>, options: SourceOptions) {

@@ -1,23 +1,28 @@
-// Whether the names that a node asks for are its own, by what the sources of `approver.addresses` say. Pure. No name is
-// ever looked up in DNS, and what only the node says of itself is no answer.
+// Whether the names that a node requests are its own, according to the sources of `approver.addresses`. Pure. No name
+// is ever resolved by DNS, and a node's own word about itself is no evidence.
 import { type ClusterNames, clusterNamesIn } from './cluster-names.ts';
 import type { AskedName } from './serving-request.ts';
 
-/** What one source says when a node asks. */
+/** Answer of one source about a requesting node. */
 export interface SourceAnswer {
-  /** For messages: `approver.addresses[0] (nodes)`. */
+  /** Name in messages: `approver.addresses[0] (nodes)`. */
   readonly source: string;
   /** Canonical names and addresses of the node; undefined: the source does not know it. */
   readonly own: readonly string[] | undefined;
-  /** Of the names that are asked for, those that belong to another node, and to which. */
+  /** Requested names that belong to another node, each with that node. */
   readonly others?: ReadonlyMap<string, string>;
-  /** What nodes say of themselves: a node must not be able to take an address from another by claiming it. */
+  /**
+   * The source repeats claims of nodes: a node must not be able to take an address from another node by claiming it.
+   */
   readonly isWeak?: true;
-  /** It names nodes by their own names, so it vouches for that name. Others vouch for it where they list it. */
+  /**
+   * The source lists nodes by their own names, so it vouches for the node's name. Other sources vouch for that name
+   * only where they list it.
+   */
   readonly namesNode?: true;
   /** The administrator has listed the node there by hand. */
   readonly isListed?: true;
-  /** It cannot tell which machine the node is. */
+  /** Why the source cannot determine which machine the node is. */
   readonly ambiguity?: string | undefined;
 }
 
@@ -30,7 +35,7 @@ export type AddressVerdict =
 
 interface Asking {
   readonly node: string;
-  /** An API server runs there. */
+  /** An API server runs on the node. */
   readonly isControlPlane?: boolean;
   readonly asked: readonly AskedName[];
   readonly cluster: ClusterNames;
@@ -39,7 +44,7 @@ interface Asking {
 
 const left = (reason: AddressReason, message: string): AddressVerdict => ({ action: 'leave', reason, message });
 
-/** Every name must be the node's by one of the sources, another node's by none, and never one of the cluster. */
+/** Every name must belong to the node by one source, to another node by no source, and never to the cluster. */
 export function judgeAddresses({ node, isControlPlane = false, asked, cluster, answers }: Asking): AddressVerdict {
   const listed = answers.filter(({ isListed, own }) => isListed === true && own !== undefined);
   const listedNames = new Set(listed.flatMap(({ own = [] }) => [node, ...own]));
@@ -75,6 +80,6 @@ export function judgeAddresses({ node, isControlPlane = false, asked, cluster, a
   };
 }
 
-/** Whether a further source that vouches for the node could make it an approval. */
+/** Whether a further source that vouches for the node could turn the verdict into an approval. */
 export const canBeCovered = (verdict: AddressVerdict): boolean =>
   verdict.action === 'leave' && (verdict.reason === 'AddressNotOfNode' || verdict.reason === 'NodeNotInSources');

@@ -1,11 +1,11 @@
 // The only write of the approver: the condition Approved, by PUT to the approval of one request. It carries the
-// resourceVersion that was read, so that an approval or a denial by another in between wins. Never a denial.
+// resourceVersion that was read, so that an approval or a denial by another client in between wins. Never a denial.
 import { isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { resourcePath, typeMeta } from '../kube/resources.ts';
 import { type Condition, type SigningRequest } from './request.ts';
 
-/** Of the condition: by it our approvals are known. */
+/** Reason of the condition, by which this approver recognises its own approvals. */
 const approvalReason = 'KubeCertRecovery';
 
 export const isApprovedHere = ({ status }: SigningRequest): boolean =>
@@ -14,13 +14,13 @@ export const isApprovedHere = ({ status }: SigningRequest): boolean =>
 interface ApproveOptions {
   readonly connection: KubeConnection;
   readonly request: SigningRequest;
-  /** The evidence, for people. */
+  /** The evidence, for a human reader. */
   readonly message: string;
   readonly now: Date;
   readonly signal: AbortSignal;
 }
 
-/** `conflict`: it has changed since it was read, or is gone. Throws what the API refuses. */
+/** `conflict`: the request has changed since it was read, or is gone. Throws when the API refuses. */
 export async function approve(options: ApproveOptions): Promise<'approved' | 'conflict'> {
   const { connection, request, message, now, signal } = options;
   const { name } = request.metadata;

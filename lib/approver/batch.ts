@@ -1,7 +1,7 @@
-// Requests that wait for a decision: what stays in memory of each, and which of them are looked at now. Pure. A request
-// is read again when it is looked at, because the requester decides how large it is, up to 1.5 MiB, and how many there
-// are. A kubelet that could not start for a day has left hundreds: they are looked at in batches, and none is left out
-// for good.
+// Requests that wait for a decision: the fields kept in memory of each, and which requests are judged in this round.
+// Pure. A request is read again when it is judged, because the requester decides how large it is, up to 1.5 MiB, and
+// how many there are. A kubelet that could not start for a day has left hundreds: they are judged in batches, and none
+// is left out for good.
 import { bounds } from '../bounds.ts';
 import { judgeSize, requestedAt, type SigningRequest } from './request.ts';
 import type { SignerPolicy } from './signer-policy.ts';
@@ -13,7 +13,7 @@ export interface RequestSummary {
   readonly requestedAt: Date;
   /** Characters of the whole object as JSON. */
   readonly size: number;
-  /** The node that it asks for, read once; undefined: it names none, is too large or cannot be read. */
+  /** The node that the request names, read once; undefined: it names none, is too large or cannot be read. */
   readonly node?: string;
 }
 
@@ -32,41 +32,42 @@ export function requestSummary(request: SigningRequest, policy: Pick<SignerPolic
 }
 
 /**
- * Under a flood so many are looked at in a round, and a round begins every second: 6000 a minute. A look is up to three reads,
- * some 8 ms of an API server that has one more to do. What is asked for meanwhile waits for one round: see `newestAtOnce`.
+ * Requests judged in a round under a flood, where a round begins every second: 6000 a minute. A judgement takes up to
+ * three reads, some 8 ms of an API server that has one more to do. A request that arrives during a round waits for one
+ * round: see `newestAtOnce`.
  */
 export const mostAtOnce = 100;
 export const batchEveryMs = 1000;
 /**
- * So that up to 2400 new requests a minute, whatever they name, are all looked at in the round after they came: the newest
- * forty are all that came since the round before.
+ * So that up to 2400 new requests a minute, whatever they name, are all judged in the round after they arrived: the
+ * newest forty are all that arrived since the round before.
  */
 const newestAtOnce = 40;
-/** Nodes that exist are as many as the cluster has: under a faster flood, each of them is still heard. */
+/** Nodes that exist are as many as the cluster has: under a faster flood, each of them is still judged. */
 const knownAtOnce = 20;
-/** What was there before the flood, from its other end, a node at a time. */
+/** Requests from before the flood, oldest first, one per node. */
 const oldestAtOnce = 20;
-/** What was left before yields to what was never looked at, but not for ever. */
+/** Requests that were left before yield to requests never judged, but not for ever. */
 const againAtOnce = 15;
 
-/** What the order depends on. */
+/** Fields that the order depends on. */
 export interface Due {
   readonly summary: Pick<RequestSummary, 'signer' | 'requestedAt' | 'node'>;
-  /** Milliseconds since the epoch; undefined: it was never looked at. */
+  /** Milliseconds since the epoch; undefined: never judged. */
   readonly lookAt?: number;
 }
 
-/** Who comes before others. */
+/** Nodes whose requests come first. */
 export interface Nodes {
   readonly own: string;
-  /** Those that a look has found to exist. */
+  /** Nodes that a judgement has found to exist. */
   readonly known: ReadonlySet<string>;
 }
 
 /**
- * Of those that are due, at most so many, first one of this machine's own node, however many others ask. Where not all have
- * room in a round, what is taken has shares, so that no kind of request keeps another waiting; what a share leaves goes to what
- * was never looked at, the newest first.
+ * Due requests of this round, at most `mostAtOnce`: first one of this machine's own node, however many other requests
+ * are due. Where not all fit into a round, each kind of request has a share, so that no kind keeps another waiting; the
+ * unused part of a share goes to requests never judged, the newest first.
  */
 export function nextBatch<T extends Due>(due: readonly T[], { own, known }: Nodes): readonly T[] {
   const isOwn = ({ summary }: Due): number => Number(summary.node === own);
@@ -85,12 +86,12 @@ export function nextBatch<T extends Due>(due: readonly T[], { own, known }: Node
   const taken = new Set<T>();
   for (const [from, count] of shares) take(from, Math.min(taken.size + count, mostAtOnce), taken);
   take(fresh, mostAtOnce, taken);
-  // What was left of nodes that nobody has registered gets its share and no more: else a flood is read again without end.
+  // Requests left before whose node has no Node get their share and no more: else a flood is read again without end.
   take(onePerNode(again.filter(isKnown)), mostAtOnce, taken);
   return [...taken];
 }
 
-/** Until there are so many. */
+/** Adds requests until `taken` has `most`. */
 function take<T>(from: Iterable<T>, most: number, taken: Set<T>): void {
   for (const each of from) {
     if (taken.size >= most) return;
@@ -106,8 +107,8 @@ function byOrder(a: Due, b: Due): number {
 }
 
 /**
- * And of each signer, so that who asks for a node's client certificate does not keep the node's own requests waiting.
- * Those that name no node are all kept.
+ * First request of each node and signer, so that a client-certificate request in a node's name does not keep the node's
+ * own requests waiting. Requests that name no node are all kept.
  */
 function* onePerNode<T extends Due>(ordered: readonly T[]): Generator<T> {
   const seen = new Set<string>();
@@ -120,19 +121,19 @@ function* onePerNode<T extends Due>(ordered: readonly T[]): Generator<T> {
   }
 }
 
-/** More new requests in a minute than kubelets make: who can ask must not decide how often each of them is told. */
+/** More new requests in a minute than kubelets make: requesters must not decide how often each request is reported. */
 export class Pressure {
   #minute = 0;
   #count = 0;
   #before = 0;
 
-  /** `uptimeMs`: so that a clock that is set does not count. */
+  /** `uptimeMs`: uptime, so that a change of the clock does not count. */
   note(count: number, uptimeMs: number): void {
     this.#beginRound(uptimeMs);
     this.#count += count;
   }
 
-  /** For a minute after it has ended, too. */
+  /** Stays high for a minute after the pressure has gone. */
   isHigh(uptimeMs: number): boolean {
     this.#beginRound(uptimeMs);
     return Math.max(this.#count, this.#before) > mostAtOnce;
@@ -147,10 +148,10 @@ export class Pressure {
   }
 }
 
-/** Looks that go on at a time: one that waits for the API server keeps no other waiting. */
+/** Requests judged at a time: one that waits for the API server delays no other. */
 export const lanes = 4;
 
-/** The requests of one node stay in one lane, in their order: what is decided of the first counts for the next. */
+/** The requests of one node stay in one lane, in their order: the decision on the first counts for the next. */
 export function byNode<T extends Due>(batch: readonly T[]): readonly (readonly T[])[] {
   return [...Map.groupBy(batch, (each) => each.summary.node ?? each).values()];
 }
@@ -162,8 +163,8 @@ interface Remembered extends Due {
 }
 
 /**
- * Which to forget of too many: first those that need no further look, then those that were left, the oldest of each first,
- * then what was never looked at. The requests of known nodes and of this machine's own are the last.
+ * Requests to forget where there are too many: first settled ones, then those that were left, the oldest of each first,
+ * then those never judged. Requests of known nodes and of this machine's own are the last.
  */
 export function toForget<T extends Remembered>(waiting: readonly T[], { own, known }: Nodes): readonly T[] {
   const count = waiting.length - mostRemembered;

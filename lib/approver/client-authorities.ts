@@ -1,5 +1,5 @@
-// The CAs by which the API server believes clients, as it has written them into a ConfigMap from its --client-ca-file
-// (pkg/controlplane/controller/clusterauthenticationtrust), for servers that believe the same clients.
+// The CAs by which the API server authenticates clients, published by it in a ConfigMap from its --client-ca-file
+// (pkg/controlplane/controller/clusterauthenticationtrust), for servers that accept the same clients.
 import { clientAuthoritiesName } from '../bootstrap-identity.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { ConfigMap } from '../kube/kube.ts';
@@ -11,7 +11,7 @@ import type { ApproverOptions } from './settings.ts';
 const place = { kind: 'configMap', namespace: 'kube-system', name: clientAuthoritiesName } as const;
 const key = 'client-ca-file';
 
-/** Throws with what is missing, and what else the API refuses. */
+/** Throws an error that names the missing object or key, and when the API refuses otherwise. */
 export async function readClientAuthorities({
   connection,
   signal,

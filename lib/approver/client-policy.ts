@@ -1,5 +1,5 @@
-// Requests for kubelets' client certificates: facts gathered, rules applied (client-request.ts, judge.ts), and what must be
-// remembered of them.
+// Requests for kubelets' client certificates: gathers facts, applies the rules (client-request.ts, judge.ts), and
+// records approvals and issued certificates.
 import { kubeletClientSigner } from '../bootstrap-identity.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import type { Certificate } from '../pki/certificate.ts';
@@ -22,11 +22,11 @@ export class ClientPolicy implements SignerPolicy {
   readonly signer = kubeletClientSigner;
   readonly #options: ApproverOptions;
   readonly #records: Records;
-  /** What was known of the first approval of a node when its request was judged. */
+  /** First approval of the node, as known when its request was judged. */
   readonly #first = new WeakMap<SigningRequest, FirstApproval | undefined>();
-  /** What the machine says of its clock when it is asked thoroughly, once a pass. */
+  /** Clock facts of the machine from the thorough check, once a pass. */
   #thorough: Promise<ClockFacts> | undefined;
-  /** What the API has for all requests, read once a pass. */
+  /** Data that the API has for all requests, read once a pass. */
   #authorities: Promise<readonly Certificate[]> | undefined;
   #recorded: ReturnType<typeof readIssued> | undefined;
   readonly #issued: IssuedCertificates;
@@ -70,7 +70,7 @@ export class ClientPolicy implements SignerPolicy {
     const { node, content } = shape;
     const gathered = await gatherNode(node, this.#records, this.#options);
     const byPossession = isByPossession(request, requester, gathered);
-    // Of this machine's node its file is enough.
+    // For this machine's own node its file is enough.
     const isRecordAsked = byPossession || gathered.own === undefined;
     const recorded = isRecordAsked ? await this.#recordedOf(node, byPossession) : undefined;
     const facts = { ...gathered, recorded };
@@ -89,12 +89,12 @@ export class ClientPolicy implements SignerPolicy {
     const said = await clockFacts(false);
     const verdict = judge({ ...judgement, clock: said });
     if (said.synchronised || !isDoubted(verdict)) return { ...verdict, isKnown };
-    // What knows more of the clock is another process, which is started only where it matters.
+    // The thorough check of the clock is another process, which is started only where it matters.
     this.#thorough ??= clockFacts(true);
     return { ...judge({ ...judgement, clock: await this.#thorough }), isKnown };
   }
 
-  /** Without it other evidence counts for what it is worth; possession proves nothing. */
+  /** Certificate on record. Without it other evidence still counts; possession proves nothing. */
   async #recordedOf(node: string, isNeeded: boolean): Promise<RecordedCertificate | undefined> {
     this.#recorded ??= readIssued(this.#options);
     try {
@@ -116,7 +116,7 @@ export class ClientPolicy implements SignerPolicy {
     const { uid = '' } = request.metadata;
     const write = (): Promise<Noted> =>
       noteFirstApproval({ node, uid, at, seen: this.#first.get(request) }, this.#options);
-    // One after the other: all are entries of one object, and a conflict is for another process.
+    // One after the other: all are entries of one object, and a conflict must mean another process.
     const noting = this.#noting.then(write, write);
     this.#noting = noting.catch(() => undefined);
     return noting;

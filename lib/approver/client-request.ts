@@ -1,5 +1,5 @@
-// Whether a request is what a kubelet sends when it has no client certificate: from one of `approver.requesters`, for the
-// signer of kubelets' client certificates. Pure. As kube-controller-manager asks before it signs
+// Whether a request is one that a kubelet without client certificate sends: from one of `approver.requesters`, for the
+// signer of kubelets' client certificates. Pure. The same checks as kube-controller-manager's before it signs
 // (pkg/apis/certificates/helpers.go, ValidateKubeletClientCSR), and without attributes or extensions.
 import { isDeepStrictEqual } from 'node:util';
 import { isOf, kubeletClientSigner, type Requester } from '../bootstrap-identity.ts';
@@ -19,22 +19,24 @@ import {
   unsuitable,
 } from './request.ts';
 
-/** By name alone: what asks with the right name and other groups is looked at, and reported. */
+/** Matches by name alone: a request with the right name and other groups is judged, and reported. */
 export const requesterIn = ({ spec }: SigningRequest, requesters: readonly Requester[]): Requester | undefined =>
   spec.signerName === kubeletClientSigner ? requesters.find((one) => isOf(one, spec.username)) : undefined;
 
-/** The node that it asks for; its subject only: the signature is checked when it is judged. */
+/** Node that the request names; reads only the subject: the signature is checked when the request is judged. */
 export function askedNode({ spec }: SigningRequest): string | undefined {
   try {
     return nodeOf(readRequestSubject(Buffer.from(spec.request, 'base64')).commonName);
   } catch {
-    return undefined; // its look will say what it is
+    return undefined; // reported when the request is judged
   }
 }
 
 type Shape = Unsuitable | { readonly action: 'judge'; readonly node: string; readonly content: CertificateRequest };
 
-/** The rules in their order; the first that fails is the reason. `read`: what it holds, which is asked for after who asks. */
+/**
+ * Rules in their order; the first that fails is the reason. `read`: its content, parsed after the requester is checked.
+ */
 export function judgeClientRequest(request: SigningRequest, read: () => Content, requester: Requester): Shape {
   const { groups = [] } = request.spec;
   if (!isDeepStrictEqual(new Set(groups), new Set(requester.groups))) {

@@ -1,5 +1,5 @@
-// What the cluster says of its own names, for cluster-names.ts: the certificates that kube-apiserver serves now, the ranges
-// of Services, and whether a name that is asked for is a Service's. Throws what keeps it from knowing: then the request waits.
+// Names of the cluster itself, for cluster-names.ts: the certificates that kube-apiserver serves now, the ranges of
+// Services, and whether a requested name is a Service's. Throws when a query fails: then the request waits.
 import { serverAddress } from '../address.ts';
 import { steadyMs } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
@@ -13,9 +13,9 @@ import { type ClusterNames, serviceNameOf } from './cluster-names.ts';
 import type { SourceOptions } from './address-sources.ts';
 import type { AskedName } from './serving-request.ts';
 
-/** The API server's names change when it is set up anew. */
+/** The API server's names change when it is set up again. */
 const staysMs = 10 * 60_000;
-/** After an outage it is slow. */
+/** Long, because the API server is slow after an outage. */
 const timeoutMs = 10_000;
 
 type Lasting = Pick<ClusterNames, 'served' | 'serviceRanges'>;
@@ -33,7 +33,7 @@ export class ClusterFacts {
     this.#options = options;
   }
 
-  /** Throws ProofFailed where the API server does not show its certificate, and what its answers throw. */
+  /** Throws ProofFailed where the API server does not show its certificate, and errors of the other queries. */
   async namesFor(asked: readonly AskedName[]): Promise<ClusterNames> {
     const [lasting, services] = await Promise.all([this.#read(), this.#servicesOf(asked)]);
     return { ...lasting, services };
@@ -54,7 +54,10 @@ export class ClusterFacts {
     return read;
   }
 
-  /** Without a name it shows its default certificate; by the name that pods use, another one where SNI certificates are configured. */
+  /**
+   * Without SNI the API server shows its default certificate; with the name that pods use, another certificate where
+   * SNI certificates are configured.
+   */
   async #served(): Promise<ReadonlySet<string>> {
     const { connection, clock, signal } = this.#options;
     const cannot = (problem: string, cause?: unknown): RecoveryError => {

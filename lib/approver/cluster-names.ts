@@ -1,24 +1,27 @@
-// Names and addresses by which pods and components know the API server and Services. Who has a serving certificate for one
-// of them, signed by the cluster's CA, is the API server to whoever trusts that CA. So no node gets one, whatever a source
-// of `approver.addresses`, or several of them together, say of it. Pure.
+// Names and addresses by which pods and components know the API server and Services. The holder of a serving
+// certificate for one of them, signed by the cluster's CA, is the API server to every client that trusts that CA. So no
+// node gets one, whatever a source of `approver.addresses`, or several of them together, answers. Pure.
 import { inRanges } from '../config/address-settings.ts';
 import { controlPlaneLabel, defaultRecoveryServerName } from '../well-known.ts';
 import type { AskedName } from './serving-request.ts';
 
-/** What the cluster itself says of its names. */
+/** Names of the cluster, from the cluster itself. */
 export interface ClusterNames {
   /** Canonical names and addresses of the certificates that kube-apiserver serves. */
   readonly served: ReadonlySet<string>;
   /** Ranges of the addresses of Services. */
   readonly serviceRanges: readonly string[];
-  /** Of the names that were asked for, those of a Service that exists: `NAME.NAMESPACE`. */
+  /** Requested names that match an existing Service: `NAME.NAMESPACE`. */
   readonly services: ReadonlySet<string>;
 }
 
-/** Before anything is known of the cluster. */
+/** Value while nothing is known of the cluster. */
 export const noClusterNames: ClusterNames = { served: new Set(), serviceRanges: [], services: new Set() };
 
-/** Unspecified, loopback, link-local (clouds' metadata services), multicast, reserved; others' that are wrapped (RFC 6890). */
+/**
+ * Unspecified, loopback, link-local (clouds' metadata services), multicast, reserved; IPv4 addresses embedded in IPv6
+ * (RFC 6890).
+ */
 const isOfNoMachine = inRanges([
   '0.0.0.0/8',
   '127.0.0.0/8',
@@ -35,7 +38,7 @@ const usualDomain = 'cluster.local';
 
 const isBelow = (name: string, domain: string): boolean => name === domain || name.endsWith(`.${domain}`);
 
-/** What every cluster has: its API server, its Services, the machine itself. */
+/** Names of every cluster: its API server, its Services, the machine itself. */
 function isFixed(name: string, domains: readonly string[]): boolean {
   return (
     apiServices.some((service) => name === service || name === `${service}.default`) ||
@@ -45,17 +48,20 @@ function isFixed(name: string, domains: readonly string[]): boolean {
   );
 }
 
-/** `kubernetes.default.svc.DOMAIN` stands in the certificate of each API server (kubeadm, OpenShift, RKE2 alike). */
+/** `kubernetes.default.svc.DOMAIN` is in the certificate of each API server (kubeadm, OpenShift, RKE2 alike). */
 const domainsOf = ({ served }: ClusterNames): readonly string[] => [
   usualDomain,
   ...[...served].flatMap((name) => /^kubernetes\.default\.svc\.(.+)$/.exec(name)?.[1] ?? []),
 ];
 
-/** A name of a node, as its client certificate has it: whether it is one by which others know something else. */
+/**
+ * Whether the name of a node, as in its client certificate, is a name by which clients know the API server, Services or
+ * the machine itself.
+ */
 export const isClusterName = (name: string, cluster: ClusterNames = noClusterNames): boolean =>
   isFixed(name, domainsOf(cluster));
 
-/** The form in which another Service's clients ask for it: `NAME.NAMESPACE`. */
+/** Short form in which clients in another namespace address a Service: `NAME.NAMESPACE`. */
 export function serviceNameOf({ kind, value }: AskedName): { namespace: string; name: string } | undefined {
   const [name = '', namespace = '', ...rest] = value.split('.');
   return kind === 'DNS' && namespace !== '' && rest.length === 0 ? { namespace, name } : undefined;
@@ -63,14 +69,14 @@ export function serviceNameOf({ kind, value }: AskedName): { namespace: string; 
 
 interface Asking {
   readonly asked: readonly AskedName[];
-  /** An API server runs there: the names of its machine stand in the API server's certificate, too. */
+  /** An API server runs there: the names of its machine are in the API server's certificate, too. */
   readonly isControlPlane: boolean;
-  /** What an administrator has listed for this node by hand. */
+  /** Names that the administrator has listed for this node by hand. */
   readonly listed?: ReadonlySet<string>;
   readonly cluster: ClusterNames;
 }
 
-/** The names that no node may have, each with whose it is. */
+/** Names that no node may have, each with its owner. */
 export function clusterNamesIn({ asked, isControlPlane, listed, cluster }: Asking): readonly string[] {
   const domains = domainsOf(cluster);
   return asked.flatMap(({ kind, value }) => {

@@ -1,6 +1,6 @@
-// The newest certificate that was issued to each node, in a ConfigMap: kube-controller-manager removes what it has signed
-// an hour later, and a process forgets with its end. By it an older certificate is known for what it is. It says nothing
-// of what was issued while no approver ran, so that its entries are reasons to refuse and none to approve.
+// The newest certificate issued to each node, in a ConfigMap: kube-controller-manager removes signed requests after an
+// hour, and a process loses its memory when it exits. The entry shows that an older certificate is not the newest. It
+// does not cover certificates issued while no approver ran, so entries are reasons to refuse and never to approve.
 import { bounds } from '../bounds.ts';
 import { issuedCertificatesName } from '../bootstrap-identity.ts';
 import { steadyMs } from '../clock.ts';
@@ -16,18 +16,20 @@ export interface IssuedCertificate {
   readonly notAfter: Date;
   /** `keyHash` */
   readonly key: string;
-  /** UID of the Node that had it; undefined: not known, because a first certificate is issued before there is a Node. */
+  /**
+   * UID of the Node that had it; undefined: not known, because a first certificate is issued before there is a Node.
+   */
   readonly nodeUid?: string | undefined;
 }
 
-/** An entry of the ConfigMap; without an end where it cannot be read. */
+/** Entry of the ConfigMap; without `until` where it cannot be read. */
 export interface RecordedCertificate {
   readonly until?: Date;
   readonly key?: string;
   readonly nodeUid?: string;
 }
 
-/** `<end> <SHA-256 of the public key> <UID of the Node>`, the last where it is known */
+/** `<notAfter> <SHA-256 of the public key> <UID of the Node>`, the UID where it is known */
 export function parseRecorded(text: string): RecordedCertificate {
   const [, time = '', key = '', nodeUid] = /^(\S+) ([0-9a-f]{64})(?: ([0-9a-f-]{36}))?$/.exec(text) ?? [];
   const until = new Date(time);
@@ -41,17 +43,18 @@ const entryOf = ({ notAfter, key, nodeUid }: IssuedCertificate): string =>
 const mostCharacters = bounds.record.most.characters;
 
 interface RecordRoom {
-  /** Of names and entries together. */
+  /** Most characters of names and entries together. */
   readonly most: number;
-  /** Names of which there is no Node. */
+  /** Names that have no Node. */
   readonly gone: ReadonlySet<string>;
 }
 
 const enough: RecordRoom = { most: mostCharacters, gone: new Set() };
 
 /**
- * The entries with what is newer; undefined: nothing is. Where there is no room, names without a Node go, those first whose
- * end is the strangest; an entry of a Node never goes, and then a new name finds no room.
+ * The entries updated with newer certificates; undefined: nothing is newer. Where there is no room, names without a
+ * Node are removed, the most implausible notAfter first; an entry of a Node is never removed, and then a new name finds
+ * no room.
  */
 export function withIssued(
   entries: Recorded,
@@ -78,7 +81,7 @@ const lengthOf = ([node, text]: readonly [string, string]): number => node.lengt
 const sizeOf = (entries: Iterable<readonly [string, string]>): number =>
   [...entries].reduce((sum, entry) => sum + lengthOf(entry), 0);
 
-/** Those that cannot be read, then those that end last: an end that no certificate has was invented. */
+/** Unreadable entries, then the latest notAfter: a notAfter that no certificate has was invented. */
 function byStrangeness(entries: Iterable<readonly [string, string]>): readonly (readonly [string, string])[] {
   const endOf = ([, text]: readonly [string, string]): number => parseRecorded(text).until?.getTime() ?? Infinity;
   return [...entries].toSorted((a, b) => endOf(b) - endOf(a));
@@ -90,13 +93,13 @@ function isNews(entries: Recorded, one: IssuedCertificate): boolean {
   return until === undefined || until < one.notAfter || (one.nodeUid !== undefined && text === withoutNode(one));
 }
 
-/** Its entry as long as nobody knows whose Node it is. */
+/** Its entry as long as the UID of the Node is not known. */
 const withoutNode = (one: IssuedCertificate): string => entryOf({ ...one, nodeUid: undefined });
 
 const objectIn = (access: RecordAccess): RecordObject =>
   new RecordObject(issuedCertificatesName, 'which certificate of a node is its newest', access);
 
-/** Throws KubeNotFound and KubeForbidden with what to do, and what else the API refuses. */
+/** Throws KubeNotFound and KubeForbidden with advice, and when the API refuses otherwise. */
 export async function readIssued(access: RecordAccess): Promise<(node: string) => RecordedCertificate | undefined> {
   const entries = await objectIn(access).read();
   return (node) => {
@@ -108,27 +111,30 @@ export async function readIssued(access: RecordAccess): Promise<(node: string) =
 /** A time, a hash in hex, a UID. */
 const longestEntry = 24 + 1 + 64 + 1 + 36;
 
-/** A kubelet that has just got its first certificate registers its Node; what has none by then is no node's. */
+/**
+ * A kubelet that has just got its first certificate registers its Node; a certificate whose name has no Node by then is
+ * no node's.
+ */
 const registersMs = 10 * 60_000;
-/** Certificates of a whole cluster may be issued at once: they are one write. */
+/** Certificates of a whole cluster may be issued within a second: they are one write. */
 const gatherMs = 1000;
 const retryDelay = { firstMs: 1000, longestMs: 60_000, random: Math.random };
 
 interface Pending extends IssuedCertificate {
-  /** An approver of ours has approved it: its Node need not be there yet. */
+  /** This approver or another instance has approved it: its Node need not exist yet. */
   readonly isOurs: boolean;
   readonly sinceMs: number;
 }
 
 type KeeperOptions = RecordAccess & Pick<ApproverOptions, 'clock' | 'log' | 'dryRun'>;
 
-/** Writes down what is seen to be issued. What fails is tried again, and no request waits for it. */
+/** Records certificates seen to be issued. A failed write is retried, and no request waits for it. */
 export class IssuedCertificates {
   readonly #options: KeeperOptions;
-  /** By node. */
+  /** Pending certificates by node. */
   readonly #pending = new Map<string, Pending>();
   readonly #wake = new Wake();
-  /** In a row, after which something was left to be written. */
+  /** Consecutive attempts that left something unwritten. */
   #attempts = 0;
 
   constructor(options: KeeperOptions) {
@@ -143,7 +149,7 @@ export class IssuedCertificates {
     this.#wake.call();
   }
 
-  /** Until the signal aborts. Never rejects. */
+  /** Runs until the signal aborts. Never rejects. */
   async run(): Promise<void> {
     const { clock, signal } = this.#options;
     while (!signal.aborted) {
@@ -154,7 +160,7 @@ export class IssuedCertificates {
     }
   }
 
-  /** Once. Never rejects. */
+  /** Writes once. Never rejects. */
   async write(): Promise<void> {
     const { log, signal } = this.#options;
     if (this.#pending.size === 0) return;
@@ -187,7 +193,7 @@ export class IssuedCertificates {
     }
     if (ready.length === 0) return this.#forget(settled);
     const gone = await this.#namesWithoutNode(before, ready);
-    // After a conflict what is left is written at the next attempt.
+    // After a conflict the pending certificates are written at the next attempt.
     const write = (entries: Recorded): Recorded | undefined => {
       const next = withIssued(entries, ready, { most: mostCharacters, gone });
       const left = ready.filter(({ node }) => next !== undefined && !Object.hasOwn(next, node));
@@ -198,7 +204,7 @@ export class IssuedCertificates {
     if ((await record.write(write)) === 'noted') this.#forget(settled);
   }
 
-  /** Asked only where there is no room for what is new, and of so many that there is. */
+  /** Queried only where the new entries do not fit, and only for as many names as make room. */
   async #namesWithoutNode(entries: Recorded, ready: readonly IssuedCertificate[]): Promise<ReadonlySet<string>> {
     const more = ready.reduce((sum, { node }) => sum + node.length + longestEntry, 0);
     let excess = sizeOf(Object.entries(entries)) + more - mostCharacters;
@@ -212,7 +218,7 @@ export class IssuedCertificates {
     return gone;
   }
 
-  /** Unless a newer one was seen meanwhile. */
+  /** Drops entries unless a newer certificate of the node was seen in between. */
   #forget(some: readonly Pending[]): void {
     for (const one of some) if (this.#pending.get(one.node) === one) this.#pending.delete(one.node);
   }

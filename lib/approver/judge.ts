@@ -1,22 +1,23 @@
-// Whether a kubelet's request for a new client certificate is approved. Pure: request, facts and the time are arguments.
+// Whether a kubelet's request for a new client certificate is approved. Pure: request, facts and the time are
+// arguments.
 //
-// Who has the bootstrap token can ask in the name of any node. So a request is approved only with evidence that the
-// certificate which the node has now can no longer be used; then no node is impersonated that could still speak.
+// The holder of the bootstrap token can request in the name of any node. So a request is approved only with evidence
+// that the node's current certificate can no longer be used; then no working node is impersonated.
 //
-// - This machine's own node: its certificate on disk has expired, is gone or cannot be used. Each start of a kubelet asks
-//   again, so a further request is approved as long as that is so; but no request that is older than an approved one,
-//   because a kubelet waits for its newest only.
+// - This machine's own node: its certificate on disk has expired, is gone or cannot be used. Each start of a kubelet
+//   requests again, so a further request is approved as long as that is so; but no request older than an approved
+//   request, because a kubelet waits for its newest only.
 // - Another node: the newest certificate that was seen to be issued to it has expired and it has not renewed its Lease
-//   since; or all certificates have that it can have had at its last sign of life.
+//   since; or every certificate that it can have had at its last sign of life has expired.
 // - A node without a Node object: only where it is expected, and once.
-// - Any node, where the request shows the expired certificate and has its key (possession.ts): what that proves. Of some
-//   requesters nothing less counts.
+// - Any node, where the request shows the expired certificate and has its key (possession.ts): what that proves. For
+//   some requesters nothing less counts.
 // - A node that has renewed its Lease or reported its status within the last minutes: never, whatever else is known.
-//   Another machine's is alive also when these move from look to look, whatever the clocks show; and by a clock that
-//   nothing confirms, the end of its certificate is believed only after it was seen to be silent.
+//   A node of another machine is alive also when these change between observations, whatever the clocks show; and where
+//   nothing confirms the clock, its certificate counts as expired only after the node was seen to be silent.
 //
-// For another node, at most one request is approved for each certificate: none while an approved one waits for its
-// certificate, and none in the minutes after that was issued. Later requests are judged by its end.
+// For another node, at most one request is approved for each certificate: none while an approved request waits for its
+// certificate, and none in the minutes after that was issued. Later requests are judged by its notAfter.
 import { clockAdvice, isConfirmed, judgeClock, type ClockFacts } from '../plan/clock-rules.ts';
 import { durationText } from '../duration.ts';
 import type { Certificate } from '../pki/certificate.ts';
@@ -44,35 +45,37 @@ export type PendingReason = ShapeReason | EvidenceReason | PossessionReason | Ad
 
 export type ApprovalVerdict =
   | { readonly action: 'ignore' }
-  /** `isFirst`: on the expectation alone, so that it must be noted that it was used. */
+  /** `isFirst`: approved on the expectation alone, so that its use must be recorded. */
   | { readonly action: 'approve'; readonly node: string; readonly message: string; readonly isFirst?: boolean }
   | {
       readonly action: 'leave';
       readonly node?: string;
       readonly reason: PendingReason;
       readonly message: string;
-      /** The node is being watched: when it must be looked at again. */
+      /** The node is being watched: milliseconds until the next observation. */
       readonly lookAgainMs?: number;
     };
 
 export interface Judgement {
   readonly request: SigningRequest;
-  /** That the request names; its shape is that of a kubelet's (request.ts). */
+  /** Node that the request names; the shape of the request is a kubelet's (request.ts). */
   readonly node: string;
   readonly facts: NodeFacts;
-  /** It is judged by the certificate that it shows (`isByPossession`), and by nothing less. */
+  /** The request is judged by the certificate that it shows (`isByPossession`), and by nothing less. */
   readonly possession?: Possession | undefined;
   /** The longest that a client certificate of a kubelet lives here. */
   readonly longestLifeMs: number;
   readonly clock: ClockFacts;
-  /** When this machine was switched on; undefined: not known. */
+  /** Boot time of this machine; undefined: not known. */
   readonly bootedAt?: Date | undefined;
   readonly now: Date;
 }
 
-/** A kubelet has its certificate a second after it is issued; a second start within this time asks for the same. */
+/** A kubelet has its certificate a second after it is issued; a second start within this time requests the same. */
 const recentMs = 10 * 60_000;
-/** kube-controller-manager removes what is approved and not signed after an hour (pkg/controller/certificates/cleaner). */
+/**
+ * kube-controller-manager removes requests approved and not signed after an hour (pkg/controller/certificates/cleaner).
+ */
 const answerMs = 3_600_000;
 
 interface Refusal {
@@ -85,7 +88,8 @@ export function judge(judgement: Judgement): ApprovalVerdict {
   const { node, facts, clock, now } = judgement;
   const evidence = evidenceOf(judgement);
   if ('reason' in evidence) return { action: 'leave', node, ...evidence };
-  // Every end is in the past on a clock that is ahead. What an inventory's certificates say of it is regen's to judge.
+  // A clock that is ahead shows every certificate as expired. The clock check by certificates of an inventory is
+  // regen's.
   const implausible = judgeClock({ clock, now });
   if (implausible !== undefined)
     return { action: 'leave', node, reason: 'ClockImplausible', message: implausible.message };
@@ -102,7 +106,7 @@ export function judge(judgement: Judgement): ApprovalVerdict {
   return { action: 'approve', node, message: evidence.proves, isFirst: evidence.isFirst ?? false };
 }
 
-/** The order in which evidence is asked for. */
+/** Evidence in the order in which it is checked. */
 function evidenceOf(judgement: Judgement): Evidence {
   const { node, facts, request, possession, now } = judgement;
   const { own } = facts;
@@ -112,7 +116,7 @@ function evidenceOf(judgement: Judgement): Evidence {
   if (alive !== undefined) return { reason: 'NodeAlive', message: alive };
   const byFile = own === undefined ? undefined : evidenceOfOwn(node, own, judgement);
   if (shown === undefined) return byFile ?? evidenceOfOther(facts, judgement);
-  // Of this machine's own node both must hold.
+  // For this machine's own node both must hold.
   if (byFile !== undefined && 'reason' in byFile) return byFile;
   return evidenceOfPossession(shown.leaf, judgement);
 }
@@ -167,9 +171,9 @@ function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
 }
 
 /**
- * What was recorded counts where it is valid, as a reason to refuse. That it has expired proves nothing: a newer one may
- * have been issued while no approver ran. Of a name without a Node the record of first approvals says what counts, so that
- * its entry can be deleted to let it have another.
+ * The newest notAfter known. A recorded certificate counts while it is valid, as a reason to refuse. That it has
+ * expired proves nothing: a newer certificate may have been issued while no approver ran. For a name without a Node the
+ * record of first approvals decides, so that its entry can be deleted to allow another certificate.
  */
 function newestEnd({ issuedUntil, recorded }: NodeFacts, now: Date): Date | undefined {
   const until = recorded?.until;
@@ -177,7 +181,9 @@ function newestEnd({ issuedUntil, recorded }: NodeFacts, now: Date): Date | unde
   return isNewest ? until : issuedUntil;
 }
 
-/** Another request of this node, whose certificate is still to come or has just been issued. */
+/**
+ * Refuses after another request of this node was approved whose certificate is still to come or has just been issued.
+ */
 function approvedBefore(facts: NodeFacts, request: SigningRequest, now: Date): Refusal | undefined {
   const approval = otherApproval(facts, request);
   if (approval === undefined) return undefined;
@@ -189,10 +195,10 @@ function approvedBefore(facts: NodeFacts, request: SigningRequest, now: Date): R
   return { reason: 'AlreadyApproved', message };
 }
 
-/** One that is dated by a clock which has been set back since was made when this process learnt of it, at the latest. */
+/** An approval dated by a clock that has been set back since is at least as old as this process has known of it. */
 const ageOf = ({ at, knownMs }: Approval, now: Date): number => Math.max(now.getTime() - at.getTime(), knownMs);
 
-/** Once: until whatever it got then has expired, whatever has become of it. */
+/** Counts once: until any certificate issued then has expired, whatever has become of that certificate. */
 function evidenceOfExpected({ first }: NodeFacts, { request, longestLifeMs, now }: Judgement): Evidence {
   const isUsed =
     first !== undefined &&
@@ -208,7 +214,7 @@ function evidenceOfExpected({ first }: NodeFacts, { request, longestLifeMs, now 
 function evidenceOfKnown(facts: KnownNode, { longestLifeMs, now }: Judgement): Evidence {
   const { issuedUntil } = facts;
   const [alive, sign] = lastSign(facts, now);
-  // What spoke after the end of that certificate has got another one, which was not seen.
+  // A node that spoke after that certificate expired has got a newer one, which was not seen.
   const isNewest =
     issuedUntil !== undefined && (sign === registered || alive.getTime() <= issuedUntil.getTime() + skewMs);
   if (isNewest) {
@@ -226,7 +232,7 @@ function evidenceOfKnown(facts: KnownNode, { longestLifeMs, now }: Judgement): E
   return { reason: 'CertificateMayBeValid', message };
 }
 
-/** An approval of the very same request is no second one. */
+/** Approval of another request: an approval of the very same request is no second one. */
 function otherApproval({ approval }: NodeFacts, { metadata }: SigningRequest): Approval | undefined {
   return approval === undefined || approval.uid === metadata.uid ? undefined : approval;
 }

@@ -1,6 +1,6 @@
-// Machines as a source of addresses: those of Cluster API, or of OpenShift. An infrastructure provider writes them, a
-// kubelet cannot. They are followed, so that a Machine which gets its addresses or its Node gives the requests that wait a
-// second look at once; a single pass lists them.
+// Machines as a source of addresses: Machines of Cluster API or of OpenShift. An infrastructure provider writes them, a
+// kubelet cannot. They are watched, so that waiting requests are judged again as soon as a Machine gets its addresses
+// or its Node; a single pass lists them.
 import { type AddressSettings, machineApis, type MachineSettings } from '../config/address-settings.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
@@ -25,7 +25,7 @@ interface MachineObject {
   } | null;
 }
 
-/** What is kept of one that is the machine of a Node. */
+/** Cached fields of a Machine with a Node. */
 interface Machine {
   /** `namespace/name` */
   readonly id: string;
@@ -42,9 +42,9 @@ export class Machines implements AddressSource {
   readonly #settings: MachineSettings;
   readonly #options: SourceOptions;
   #connection: Promise<KubeConnection> | undefined;
-  /** By id; undefined: it has not been listed. */
+  /** Watched Machines by id; undefined: not listed. */
   #followed: Map<string, Machine> | undefined;
-  /** For one pass, while nothing is followed. */
+  /** Listed for one pass, while no watch runs. */
   #listed: Promise<readonly Machine[]> | undefined;
 
   constructor(source: string, settings: Extract<AddressSettings, { kind: 'machines' }>, options: SourceOptions) {
@@ -91,20 +91,21 @@ export class Machines implements AddressSource {
       onEvent: (type, object) => {
         const machine = type === 'DELETED' ? undefined : keep(object);
         const before = this.#followed?.get(idOf(object));
-        if (JSON.stringify(machine) === JSON.stringify(before)) return; // labels, conditions
+        if (JSON.stringify(machine) === JSON.stringify(before)) return; // only labels or conditions changed
         if (machine === undefined) this.#followed?.delete(idOf(object));
         else this.#followed?.set(machine.id, machine);
         changed();
       },
       onStatus: (status) => {
-        // What is not followed any more may belong to another since: each look lists then, and waits while it cannot.
+        // Addresses of an unwatched Machine may belong to another Machine since: each judgement lists until the watch
+        // is back, and waits while it cannot.
         if (status.phase === 'waiting') this.#followed = undefined;
         onStatus(what, status);
       },
     });
   }
 
-  /** Undefined: the process stops. */
+  /** Returns undefined when the process stops. */
   async #waitForApi(
     onFailure: (message: string) => void,
   ): Promise<{ connection: KubeConnection; path: string } | undefined> {
@@ -128,7 +129,7 @@ export class Machines implements AddressSource {
       .objects;
   }
 
-  /** Where the Machines are, in the newest version that is served and known here. */
+  /** Connection and path of the Machines, in the newest version that is served and known here. */
   async #api(): Promise<{ connection: KubeConnection; path: string }> {
     const { signal } = this.#options;
     const { group, versions } = machineApis[this.#settings.api];
@@ -160,7 +161,7 @@ export class Machines implements AddressSource {
   }
 }
 
-/** Without those that are being deleted, where another one has taken over: a node that is replaced has two for a while. */
+/** Machines that are not being deleted, else all: a replaced node has two Machines for a while. */
 const remaining = (machines: readonly Machine[]): readonly Machine[] => {
   const staying = machines.filter(({ isLeaving }) => !isLeaving);
   return staying.length > 0 ? staying : machines;
@@ -168,7 +169,7 @@ const remaining = (machines: readonly Machine[]): readonly Machine[] => {
 
 const idOf = ({ metadata }: MachineObject): string => `${metadata?.namespace ?? ''}/${metadata?.name ?? ''}`;
 
-/** Undefined: it is no Node's yet. */
+/** Undefined: the Machine has no Node yet. */
 function keep(object: MachineObject): Machine | undefined {
   const { nodeRef, addresses } = object.status ?? {};
   const node = nodeRef?.name ?? '';

@@ -1,5 +1,5 @@
-// The facts about one request: what it holds, and of the node that it names what lies on this machine (its own node) or
-// what the API has (any other). Nothing here decides.
+// Facts about one request: its content, and the state of the node that it names, from the disk of this machine (its own
+// node) or from the API (any other). Nothing here decides.
 import { readlink, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { realDisk } from '../disk/disk.ts';
@@ -24,7 +24,10 @@ type Asking = Pick<ApproverOptions, 'connection' | 'signal'>;
 
 type GatherOptions = Asking & Pick<ApproverOptions, 'nodeName' | 'nodeCertificate' | 'expectedNodes' | 'namespace'>;
 
-/** As it is now; undefined: it is gone. By a list, because the approver may list and watch, not get. */
+/**
+ * The request as the API has it now; undefined: it is gone. Uses a list, because the approver may list and watch, not
+ * get.
+ */
 export async function readRequest(
   { name, signer }: Pick<RequestSummary, 'name' | 'signer'>,
   { connection, signal }: Asking,
@@ -42,7 +45,7 @@ export function contentOf(request: SigningRequest): Content {
   }
 }
 
-/** Throws what the API refuses. */
+/** Throws when the API refuses. */
 export async function gatherNode(node: string, records: Records, options: GatherOptions): Promise<NodeFacts> {
   const { nodeName, nodeCertificate, expectedNodes } = options;
   const known = { ...records.of(node), isExpected: expectedNodes.includes(node) };
@@ -59,7 +62,7 @@ export async function gatherNode(node: string, records: Records, options: Gather
   return records.watch(node, { ...known, own, first, ...signsOfLife(object, lease) });
 }
 
-/** What the API knows of a node. Pure. */
+/** Creation and signs of life of a node in the API. Pure. */
 export function signsOfLife(
   object: NodeObject | undefined,
   lease: Lease | undefined,
@@ -74,7 +77,10 @@ export function signsOfLife(
   };
 }
 
-/** kube-controller-manager dates the condition of a Node that never reported by its creation (pkg/controller/nodelifecycle). */
+/**
+ * Undefined for a Node that never reported: kube-controller-manager dates its condition by its creation
+ * (pkg/controller/nodelifecycle).
+ */
 function heartbeatOf(object: NodeObject | undefined): Date | undefined {
   const ready = object?.status?.conditions?.find(({ type }) => type === 'Ready');
   return ready?.reason === 'NodeStatusNeverUpdated' ? undefined : dateOf(ready?.lastHeartbeatTime);
@@ -96,7 +102,7 @@ interface NodeObject {
   };
 }
 
-/** What the system says of a file that no kubelet could use either. */
+/** Errors of a file that no kubelet could use either. */
 const useless: ReadonlySet<string> = new Set(['EISDIR', 'ELOOP', 'EFBIG', 'ENOTREG']);
 
 export async function readOwnCertificate(path: string): Promise<OwnCertificate> {
@@ -107,7 +113,7 @@ export async function readOwnCertificate(path: string): Promise<OwnCertificate> 
     return unreadable(path, systemCode(err) ?? errorText(err));
   }
   try {
-    // The key lies in the same file. Without it the kubelet cannot use the certificate, however long that is valid.
+    // The key is in the same file. Without it the kubelet cannot use the certificate, however long that is valid.
     const [leaf] = parseCertificates(bytes, `"${path}"`, 'skipped');
     if (leaf === undefined) throw new RangeError('it holds no certificate');
     if (!pairMatches(leaf, bytes, `"${path}"`)) throw new RangeError('its key is not that of its certificate');
@@ -122,13 +128,13 @@ async function unreadable(path: string, code: string): Promise<OwnCertificate> {
     return { state: 'absent', problem: `there is no certificate "${path}" on this machine` };
   }
   if (useless.has(code)) return { state: 'broken', problem: `the kubelet cannot use "${path}" (${code})` };
-  // Not the kubelet's trouble, perhaps, but a mount that is missing: it is no evidence.
+  // Perhaps a missing mount and no fault of the kubelet: it is no evidence.
   return { state: 'unknown', problem: `"${path}" cannot be looked at (${code}); mount its directory from the host` };
 }
 
 /**
- * `kubelet-client-current.pem` is a link with the full path of a file beside it, which leads nowhere where the directory
- * is mounted at another place.
+ * `kubelet-client-current.pem` is a link with the full path of a file next to it, which dangles where the directory is
+ * mounted at another path.
  */
 async function readFollowing(path: string): Promise<Buffer> {
   try {

@@ -1,12 +1,12 @@
-// Requests for kubelets' client certificates by whoever is not in `approver.requesters`. They are left to
-// kube-controller-manager, which approves a kubelet's own renewal and those of kubeadm's tokens within seconds, or to a
-// person. One that nobody has decided in a minute is reported, once for each requester. Pure.
+// Requests for kubelets' client certificates by users not in `approver.requesters`. They are left to
+// kube-controller-manager, which approves a kubelet's own renewal and requests of kubeadm's tokens within seconds, or
+// to the administrator. A request undecided after a minute is reported, once for each requester. Pure.
 import type { RequestSummary } from './batch.ts';
 import { isDecided, type SigningRequest } from './request.ts';
 
-/** kube-controller-manager that has just been started decides within this time. */
+/** Time in which a kube-controller-manager that has just been started decides. */
 const graceMs = 60_000;
-/** Requesters that are remembered; whoever may create requests as more than so many is reported no more. */
+/** Requesters that are remembered; a user who can create requests as more than so many is no longer reported. */
 const mostRequesters = 100;
 
 export interface OtherRequest extends Pick<RequestSummary, 'name' | 'uid'> {
@@ -19,11 +19,11 @@ interface Undecided extends OtherRequest {
 }
 
 export class OtherRequesters {
-  /** By username the first of its requests that nobody has decided. */
+  /** First undecided request of each username. */
   readonly #undecided = new Map<string, Undecided>();
   readonly #reported = new Set<string>();
 
-  /** `nowMs`: uptime, as everywhere here. */
+  /** `nowMs`: uptime, as in all of this file. */
   see(request: SigningRequest, nowMs: number): void {
     const { name, uid } = request.metadata;
     const { username = '' } = request.spec;
@@ -40,13 +40,13 @@ export class OtherRequesters {
     }
   }
 
-  /** Until the next one is to be reported; undefined: there is none. */
+  /** Milliseconds until the next request is to be reported; undefined: there is none. */
   dueInMs(nowMs: number): number | undefined {
     const [first] = [...this.#undecided.values()].map(({ sinceMs }) => sinceMs).toSorted((a, b) => a - b);
     return first === undefined ? undefined : Math.max(0, first + graceMs - nowMs);
   }
 
-  /** Those to report now, each once. */
+  /** Requests to report now, each once. */
   due(nowMs: number): readonly OtherRequest[] {
     const due = [...this.#undecided.values()].filter(({ sinceMs }) => sinceMs + graceMs <= nowMs);
     for (const { username } of due) {

@@ -1,14 +1,15 @@
 // Proof of possession: a request that is signed with the key of the node's expired certificate, and shows that
-// certificate. Who has the key was the node until the certificate ended; so it is believed as long as nothing says that
-// the node has had another one since. Pure.
+// certificate. The holder of the key was the node until the certificate expired; so it is believed as long as nothing
+// indicates that the node has had another certificate since. Pure.
 //
-// - What is shown: one certificate, with the key and the subject of the request, of a client, from a CA that the API
-//   server believes, and ended. It is judged at its own end, because its CA may have ended since.
-// - What is known of the node: its Node is there, was made with that certificate or before it, and is the one for which
-//   the key was noted; it has not spoken after that end; and no certificate with another key that ends later was issued
-//   to it.
+// - The certificate shown: one, with the key and the subject of the request, for a client, from a CA that the API
+//   server trusts, and expired. It is verified at its own notAfter, because its CA may have expired since.
+// - The node: its Node exists, was created with that certificate or before it, and is the one for which the key was
+//   recorded; it has not spoken after that notAfter; and no certificate with another key and a later notAfter was
+//   issued to it.
 //
-// A later certificate with the same key speaks against nobody: who has the key has that one as well, or has lost it.
+// A later certificate with the same key is no objection: the holder of the key has that certificate as well, or has
+// lost it.
 import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { expiredCertificateAnnotation, issuedCertificatesName, type Requester } from '../bootstrap-identity.ts';
@@ -28,7 +29,7 @@ export type PossessionReason =
   | 'CertificateSuperseded'
   | 'CertificateUnreadable'
   | 'KeyDiffers'
-  // With the meaning that they have of the certificate on this machine:
+  // Same meaning as for the certificate on this machine:
   | 'CertificateOfOtherNode'
   | 'CertificateStillValid';
 
@@ -39,10 +40,10 @@ interface NotProven {
 
 const refuse = (reason: PossessionReason, message: string): NotProven => ({ reason, message });
 
-/** What a request is judged by that must show a certificate, or does. */
+/** Inputs for a request that shows a certificate, or must. */
 export interface Possession {
   readonly content: CertificateRequest;
-  /** Of clients, as the API server believes them now. */
+  /** CAs for clients, as the API server trusts them now. */
   readonly authorities: readonly Certificate[];
 }
 
@@ -50,8 +51,8 @@ export const shownCertificate = ({ metadata }: SigningRequest): string | undefin
   metadata.annotations?.[expiredCertificateAnnotation];
 
 /**
- * Whether it is judged by the certificate that it shows. Of this machine's own node the file is here to be looked at,
- * which needs no more from those whose word is enough.
+ * Whether the request is judged by the certificate that it shows. For this machine's own node the certificate file is
+ * checked instead, unless the requester must show one.
  */
 export const isByPossession = (
   request: SigningRequest,
@@ -59,16 +60,16 @@ export const isByPossession = (
   { own }: Pick<NodeFacts, 'own'>,
 ): boolean => requester.mustShowCertificate === true || (own === undefined && shownCertificate(request) !== undefined);
 
-/** By which keys are told apart: SHA-256 of the public key with its algorithm, lower-case hex. */
+/** Identifies a key: SHA-256 of the public key with its algorithm, lower-case hex. */
 export const keyHash = (publicKeyInfo: Buffer): string => hash('sha256', publicKeyInfo);
 
 interface Showing extends Possession {
-  /** PEM; undefined: nothing is shown. */
+  /** PEM; undefined: no certificate is shown. */
   readonly shown: string | undefined;
   readonly now: Date;
 }
 
-/** What the request shows, whatever is known of the node. */
+/** Judges the certificate that the request shows, without regard to the node. */
 export function judgeShown({ shown, content, authorities, now }: Showing): { readonly leaf: Certificate } | NotProven {
   if (shown === undefined) {
     const message = `its requester must show the node's expired certificate (annotation ${expiredCertificateAnnotation}), and it shows none`;
@@ -108,22 +109,25 @@ function readShown(pem: string): { readonly leaf: Certificate } | NotProven {
   }
 }
 
-/** Their order says nothing. */
+/** The order of the attributes means nothing. */
 const attributesOf = ({ attributes }: DistinguishedName): readonly string[] =>
   attributes.map(({ type, value }) => JSON.stringify([type, value])).toSorted();
 
 function trustProblem(leaf: Certificate, roots: readonly Certificate[]): string | undefined {
   const { usages, notAfter } = leaf.facts;
-  // Go takes one that restricts nothing for a client's; none was ever made so for a kubelet.
+  // Go takes a certificate without extended key usage for a client's; no kubelet's was ever made so.
   if (usages?.includes('clientAuth') !== true) return 'it is not for a client (extended key usage)';
   const answer = verifyChain({ leaf, intermediates: [], roots, at: notAfter, usage: 'clientAuth' });
   return answer.ok ? undefined : answer.reason;
 }
 
-/** From its first certificate to the Node that a kubelet makes with it: seconds; and a signer dates back by five minutes. */
+/**
+ * Time from the first certificate to the Node that a kubelet creates with it: seconds; and a signer dates back by five
+ * minutes.
+ */
 const registersMs = 15 * 60_000;
 
-/** What is known of the node since the certificate that is shown; undefined: nothing speaks against it. */
+/** Judges the history of the node since the certificate shown; undefined: no objection. */
 export function judgeSince(leaf: Certificate, facts: KnownNode, now: Date): NotProven | undefined {
   const { notBefore, notAfter } = leaf.facts;
   const key = keyHash(leaf.fields.publicKeyInfo);
@@ -139,7 +143,7 @@ export function judgeSince(leaf: Certificate, facts: KnownNode, now: Date): NotP
       const message = `${shownUntil}, and one with another key until ${until.toISOString()} was issued to the node (${source}); approve by hand if its kubelet has lost that`;
       return refuse('CertificateSuperseded', message);
     }
-    // By one that is valid the node could speak now, and would not ask.
+    // With a certificate valid now the node could speak, and would not request.
     if (until > end && until <= now) end = until;
   }
   const { recorded } = facts;
@@ -164,7 +168,7 @@ export function judgeSince(leaf: Certificate, facts: KnownNode, now: Date): NotP
 }
 
 interface KnownCertificate {
-  /** Undefined: it cannot be read. */
+  /** Undefined: the entry cannot be read. */
   readonly until: Date | undefined;
   readonly ofKey: string | undefined;
   readonly source: string;

@@ -1,5 +1,5 @@
-// The requests that wait for a decision, and what is done about each: gather, judge, approve or say why not (reporter.ts).
-// Between two looks only summaries are in memory: 100 requests may be 150 MB, and there may be any number.
+// Requests that wait for a decision: gathers facts, judges, and approves or reports the reason (reporter.ts). Between
+// two passes only summaries are in memory: 100 requests may be 150 MB, and there may be any number.
 import { backoffMs } from '../retry.ts';
 import { steadyMs } from '../clock.ts';
 import { errorText, faultText } from '../errors.ts';
@@ -29,25 +29,25 @@ const longestRetryMs = 10_000;
 
 export interface PassReport {
   readonly approved: number;
-  /** Left as they are. */
+  /** Requests still undecided. */
   readonly left: number;
-  /** Of these: never looked at, and not in this batch either. */
+  /** Undecided requests never judged, not in this batch either. */
   readonly delayed: number;
-  /** And of these: their nodes are being watched, before they are decided. */
+  /** Undecided requests whose nodes are being watched. */
   readonly watched: number;
-  /** What the last looks at those that are left met. */
+  /** Errors of the last judgement of each undecided request. */
   readonly failed: readonly string[];
 }
 
 export class RequestQueue {
   readonly #options: ApproverOptions;
-  /** By signer. */
+  /** Policies by signer. */
   readonly #policies: ReadonlyMap<string, SignerPolicy>;
   readonly #reporter: Reporter;
   readonly #others = new OtherRequesters();
   readonly #waiting: WaitingRequests;
   readonly #pressure = new Pressure();
-  /** Under a flood: when the next round begins, in milliseconds since the epoch. */
+  /** Start of the next round under a flood, in milliseconds since the epoch. */
   #nextBatchAt = 0;
 
   constructor(options: ApproverOptions, policies: readonly SignerPolicy[]) {
@@ -57,7 +57,7 @@ export class RequestQueue {
     this.#waiting = new WaitingRequests(options.nodeName);
   }
 
-  /** Takes note of any request, and says what to keep of it; undefined: it does not wait for a decision here. */
+  /** Takes note of any request, and returns the fields to keep; undefined: it does not wait for a decision here. */
   summary(request: SigningRequest): RequestSummary | undefined {
     try {
       const policy = this.#policies.get(request.spec.signerName);
@@ -67,20 +67,20 @@ export class RequestQueue {
       this.#others.see(request, steadyMs(this.#options.clock));
       return undefined;
     } catch (err) {
-      // One that is no request must not end the list or the watch that brings the others.
+      // A malformed object must not break the list or the watch that brings the other requests.
       const csr = nameOf(request) ?? '';
       this.#options.log.warn('csr.failed', { csr, code: 'unexpected', err: faultText(err) });
       return undefined;
     }
   }
 
-  /** What stays of a request in a list. */
+  /** Summary to keep of a request in a list. */
   listed(request: SigningRequest): RequestSummary | undefined {
     const summary = this.summary(request);
     return summary && this.#waiting.found(summary);
   }
 
-  /** All that wait for one signer. */
+  /** Replaces all requests that wait for one signer. */
   replace(signer: string, summaries: readonly RequestSummary[]): void {
     this.#waiting.replace(signer, summaries);
   }
@@ -91,7 +91,7 @@ export class RequestQueue {
     else this.#waiting.put(summary);
   }
 
-  /** Lists what was forgotten, once there is room for it. Never rejects. */
+  /** Lists forgotten requests, once there is room for them. Never rejects. */
   recall(listAll: () => Promise<readonly RequestSummary[]>): Promise<void> {
     return this.#waiting.recall(listAll);
   }
@@ -102,14 +102,14 @@ export class RequestQueue {
     this.#others.remove(name);
   }
 
-  /** What the rules of a signer go by has changed: what was left is due, except where nothing can change it. */
+  /** Marks the left requests of a signer as due after its address data changed; settled ones stay settled. */
   lookAgain(signer: string): void {
     for (const waiting of this.#waiting.all()) {
       if (waiting.summary.signer === signer && waiting.lookAt !== undefined) waiting.lookAt = 0;
     }
   }
 
-  /** When the next look is due, in milliseconds from now; undefined: nothing waits for one. */
+  /** Milliseconds until the next request is due; undefined: none waits. */
   dueInMs(): number | undefined {
     const now = this.#options.clock.now().getTime();
     let soonest = Infinity;
@@ -119,7 +119,7 @@ export class RequestQueue {
     return Math.min(Math.max(soonest, this.#untilNextBatch(now)), othersMs);
   }
 
-  /** Looks at the requests that are due, one batch at most. Never rejects. */
+  /** Judges the requests that are due, one batch at most. Never rejects. */
   async pass(): Promise<PassReport> {
     const { clock } = this.#options;
     const now = clock.now().getTime();
@@ -145,7 +145,7 @@ export class RequestQueue {
     return { approved, left: left.length, delayed, watched, failed };
   }
 
-  /** Whether it has been approved. Never rejects. */
+  /** Whether the request has been approved. Never rejects. */
   async #look(waiting: Waiting): Promise<boolean> {
     const { signal } = this.#options;
     if (signal.aborted) return false;
@@ -173,7 +173,7 @@ export class RequestQueue {
     return isSettled ? Infinity : untilMs(lookAt, now, Math.max(this.#options.recheckMs, longestRetryMs));
   }
 
-  /** Whether it has been approved. */
+  /** Whether the request has been approved. */
   async #decide(waiting: Waiting): Promise<boolean> {
     const { clock, recheckMs } = this.#options;
     const tooLarge = judgeSize(waiting.summary.size);
@@ -197,14 +197,14 @@ export class RequestQueue {
     return false;
   }
 
-  /** Undefined when it does not wait any more, or is another: then that is known from here on. */
+  /** Undefined when it does not wait any more, or is another object: then the queue has been updated. */
   async #readAgain(waiting: Waiting): Promise<SigningRequest | undefined> {
     const { name, uid } = waiting.summary;
     const request = await readRequest(waiting.summary, this.#options);
-    if (this.#waiting.get(name) !== waiting) return undefined; // the watch was faster, and the next pass sees what it brought
+    if (this.#waiting.get(name) !== waiting) return undefined; // the watch was faster: the next pass judges
     if (request === undefined) this.#waiting.delete(name);
     else if (request.metadata.uid === uid && !isDecided(request)) return request;
-    else this.put(request); // a decision of another counts for the next request of the same node
+    else this.put(request); // a decision by another client counts for the next request of the same node
     return undefined;
   }
 
@@ -220,7 +220,7 @@ export class RequestQueue {
     } else if ((await approve({ connection, request, message, now, signal })) === 'conflict') {
       this.#options.metrics?.wrote('approver', 'conflict');
       waiting.lookAt = clock.now().getTime() + longestRetryMs;
-      // What another has made of it counts before the next request of the same node is judged in this batch.
+      // A decision by another client counts before the next request of the same node is judged in this batch.
       await this.#readAgain(waiting);
       return false;
     } else {
@@ -237,7 +237,7 @@ export class RequestQueue {
   }
 
   #left(waiting: Waiting, verdict: Extract<ApprovalVerdict, { action: 'leave' }>): void {
-    // Without a node it is the spec that is unsuitable, which never changes.
+    // A verdict without a node means an unsuitable spec, which never changes.
     waiting.isSettled = verdict.node === undefined;
     waiting.reason = verdict.reason;
     this.#reporter.left(waiting, verdict);
@@ -257,10 +257,10 @@ export class RequestQueue {
 
 const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
 
-/** Of what the API server calls a request, and may be anything. */
+/** Name of an object that the API server lists as a request, and may be anything. */
 const nameOf = (request: Partial<SigningRequest> | null): string | undefined => request?.metadata?.name;
 
-/** More than `longestMs` was never asked for: then the clock has been set back. */
+/** A delay above `longestMs` was never set: then the clock has been set back, and it is due. */
 function untilMs(at: number, now: number, longestMs: number): number {
   const ms = at - now;
   return ms > longestMs ? 0 : Math.max(0, ms);

@@ -1,6 +1,6 @@
-// The ConfigMaps in which approvers keep what must hold for all of them, after a restart, and after the API has forgotten
-// a request, an hour later. `init` makes them; neither a node nor any requester can write them, and approvers may get and
-// update these alone. Two that write at once are kept apart by the resourceVersion.
+// The ConfigMaps in which approvers record facts that must hold for all approvers, after a restart, and after the API
+// has dropped a request, an hour later. `init` creates them; neither a node nor any requester can write them, and
+// approvers may get and update these alone. Concurrent writes conflict by the resourceVersion.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { ConfigMap } from '../kube/kube.ts';
 import { objectPath } from '../kube/objects.ts';
@@ -11,11 +11,13 @@ export type RecordAccess = Pick<ApproverOptions, 'connection' | 'namespace' | 's
 
 export type Recorded = Readonly<Record<string, string>>;
 
-/** A node may have a name that every object has: `constructor`. */
+/** Own entries only: a node may have a name that every object has: `constructor`. */
 export const recordedEntry = (entries: Recorded, name: string): string | undefined =>
   Object.hasOwn(entries, name) ? entries[name] : undefined;
 
-/** Written before an approval, so that a process that dies in between approves too little and not too much. */
+/**
+ * Result of a write before an approval, so that a process that dies in between approves too little and not too much.
+ */
 export type Noted = 'noted' | 'conflict';
 
 export class RecordObject {
@@ -23,19 +25,21 @@ export class RecordObject {
   readonly #access: RecordAccess;
   readonly #purpose: string;
 
-  /** `purpose`, for messages: what cannot be told without it. */
+  /** `purpose`, for messages: the question that cannot be answered without the ConfigMap. */
   constructor(name: string, purpose: string, access: RecordAccess) {
     this.#place = { kind: 'configMap', namespace: access.namespace, name };
     this.#access = access;
     this.#purpose = purpose;
   }
 
-  /** Throws KubeNotFound and KubeForbidden with what to do, and what else the API refuses. */
+  /** Throws KubeNotFound and KubeForbidden with advice, and when the API refuses otherwise. */
   async read(): Promise<Recorded> {
     return entriesOf(await this.#get());
   }
 
-  /** `change` returns undefined where nothing is to be written. `conflict`: another has written meanwhile. */
+  /**
+   * `change` returns undefined where nothing is to be written. `conflict`: another approver has written since the read.
+   */
   async write(change: (entries: Recorded) => Recorded | 'conflict' | undefined): Promise<Noted> {
     const found = await this.#get();
     const data = change(entriesOf(found));

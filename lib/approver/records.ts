@@ -1,7 +1,7 @@
-// What this process has seen of each node's certificates: the end of the newest that was issued, and the newest request
-// that was approved. It lives in memory, where neither the node nor the bootstrap identity can write; issued requests
-// leave the API after an hour (pkg/controller/certificates/cleaner), so what was issued before this process is not known.
-// Certificates are believed because only who may sign for the signer can put one into a request.
+// Certificates of each node that this process has seen: the notAfter of the newest issued, and the newest request that
+// was approved. Kept in memory, where neither the node nor the bootstrap identity can write; issued requests leave the
+// API after an hour (pkg/controller/certificates/cleaner), so certificates issued before this process started are not
+// known. Certificates are believed because only users that may sign for the signer can put one into a request.
 import type { Requester } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { parseCertificates } from '../pki/certificate.ts';
@@ -31,7 +31,7 @@ export class Records {
   readonly #requesters: readonly Requester[];
   readonly #clock: Clock;
   readonly #nodes = new Map<string, NodeRecord<Known>>();
-  /** Only of nodes that the API has, because a requester can name any number of others. */
+  /** Only nodes that the API has, because a requester can name any number of other nodes. */
   readonly #watched = new Map<string, Watched>();
 
   constructor(requesters: readonly Requester[], clock: Clock) {
@@ -46,7 +46,7 @@ export class Records {
     return { ...kept, approval: { ...known, knownMs: steadyMs(this.#clock) - sinceMs } };
   }
 
-  /** The facts of one look, with what this look and those before have seen of another machine's node. */
+  /** Adds to the facts the signs of life observed up to now of another machine's node. */
   watch(node: string, facts: NodeFacts): NodeFacts {
     if (!canBeHeard(facts)) {
       this.#watched.delete(node);
@@ -59,8 +59,8 @@ export class Records {
   }
 
   /**
-   * Any request for the signer of kubelets' client certificates as the API has it now, of any requester. Returns the
-   * certificate in it. Never throws.
+   * Records any request for the signer of kubelets' client certificates as the API has it now, of any requester.
+   * Returns the certificate in it. Never throws.
    */
   see(request: SigningRequest): IssuedCertificate | undefined {
     const issued = issuedCertificate(request);
@@ -98,6 +98,6 @@ function issuedCertificate(request: SigningRequest): IssuedCertificate | undefin
     if (leaf === undefined || node === undefined) return undefined;
     return { node, notAfter: leaf.facts.notAfter, key: keyHash(leaf.fields.publicKeyInfo) };
   } catch {
-    return undefined; // whatever a foreign signer has put there: no kubelet can use it either
+    return undefined; // content from a foreign signer: no kubelet can use it either
   }
 }

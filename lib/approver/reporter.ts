@@ -1,6 +1,5 @@
-// What is reported of requests, in the log, as Events and in metrics: a reason once for each request, not at every
-// look. Under a flood, what is left is counted instead: who can ask must not decide how much every approver writes to
-// etcd.
+// Reports about requests, in the log, as Events and in metrics: a reason once for each request, not at every pass.
+// Under a flood, left requests are counted instead: requesters must not decide how much every approver writes to etcd.
 import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason } from '../kube/events.ts';
 import type { LogFields } from '../log.ts';
@@ -11,12 +10,12 @@ import type { OtherRequest } from './other-requesters.ts';
 import type { ApproverOptions } from './settings.ts';
 
 const longestMessage = 600;
-/** How often a flood that goes on is reported. */
+/** Interval between reports about a flood that goes on. */
 const floodMs = 10 * 60_000;
 
 export interface Reported {
   readonly summary: RequestSummary;
-  /** What has been reported of it. */
+  /** Reasons already reported of the request. */
   readonly reported: Set<string>;
 }
 
@@ -26,14 +25,14 @@ type Leave = Extract<ApprovalVerdict, { action: 'leave' }>;
 
 export class Reporter {
   readonly #options: ReporterOptions;
-  /** Undefined: there is none. */
+  /** Undefined: there is no flood. */
   #flood: { reportedAt: number; readonly left: Map<PendingReason, number> } | undefined;
 
   constructor(options: ReporterOptions) {
     this.#options = options;
   }
 
-  /** `count` requests are due, of which not all are in this round, and `one` is one of them; undefined: all have. */
+  /** `count` requests are due, more than fit into this round, and `one` is one of those; undefined: all fit. */
   flooded(count: number | undefined, one: RequestSummary | undefined): void {
     const { log, clock } = this.#options;
     const now = clock.now().getTime();
@@ -73,7 +72,7 @@ export class Reporter {
     if (this.#flood !== undefined) {
       const before = this.#flood.left.get(reason) ?? 0;
       this.#flood.left.set(reason, before + 1);
-      // The first of each reason is still reported: a flood must not hide what else is refused.
+      // The first request of each reason is still reported: a flood must not hide other refusals.
       if (before > 0) {
         log.debug('csr.pending', fields);
         return;
@@ -83,7 +82,7 @@ export class Reporter {
     this.#event('CertificateRequestPending', request.summary, `${reason}: ${text}`);
   }
 
-  /** A request that is not judged here. */
+  /** Reports a request that is not judged here. */
   leftToOthers(request: OtherRequest): void {
     const { name, username } = request;
     const message =

@@ -1,7 +1,8 @@
-// CertificateSigningRequests (certificates.k8s.io/v1) as the approver reads them, and the rules that a kubelet's request
-// has to keep whatever certificate it asks for. Pure. What kube-controller-manager asks before it approves and signs
-// (pkg/apis/certificates/helpers.go), and more: one common name, the request's own signature, a key of some strength, and
-// nothing that a kubelet does not ask for (k8s.io/client-go/util/certificate: a subject as Go writes it, no lifetime).
+// CertificateSigningRequests (certificates.k8s.io/v1) as the approver reads them, and the rules for a kubelet's request
+// of either signer. Pure. The checks of kube-controller-manager before it approves and signs
+// (pkg/apis/certificates/helpers.go), and more: one common name, the request's own signature, a key of some strength,
+// and nothing that a kubelet does not request (k8s.io/client-go/util/certificate: a subject as Go writes it, no
+// lifetime).
 import { bounds } from '../bounds.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
@@ -10,7 +11,7 @@ import type { CertificateRequest } from '../pki/csr.ts';
 import { algorithmText } from '../pki/key.ts';
 import { clockSkewMs } from '../pki/certificate.ts';
 
-/** The requests for one signer; all of them, or the one of that name. */
+/** Path of the requests for one signer; all of them, or the request of that name. */
 export function requestsPath(signer: string, name?: string): string {
   const selectors = [
     `spec.signerName=${signer}`,
@@ -43,7 +44,7 @@ export interface SigningRequest {
     readonly signerName: string;
     readonly usages?: readonly string[];
     readonly expirationSeconds?: number | null;
-    /** Who asked, as the API server knows it: written by the server. */
+    /** The requester as the API server authenticated it: written by the server. */
     readonly username?: string;
     readonly groups?: readonly string[];
   };
@@ -56,13 +57,13 @@ export interface SigningRequest {
 
 const deciding = new Set(['Approved', 'Denied', 'Failed']);
 
-/** It was decided, or signed: nothing is left to do for an approver. */
+/** Whether it was decided, or signed: nothing is left to do for an approver. */
 export function isDecided({ status }: SigningRequest): boolean {
   const { conditions = [], certificate = '' } = status ?? {};
   return certificate !== '' || conditions.some(({ type }) => deciding.has(type));
 }
 
-/** When it was approved; undefined while it is not, or was denied besides. */
+/** Time of the approval; undefined: not approved, or denied as well. */
 export function approvedAt({ metadata, status }: SigningRequest): Date | undefined {
   const { conditions = [] } = status ?? {};
   const approval = conditions.find(({ type }) => type === 'Approved');
@@ -73,8 +74,8 @@ export function approvedAt({ metadata, status }: SigningRequest): Date | undefin
 export const requestedAt = ({ metadata }: SigningRequest): Date => new Date(metadata.creationTimestamp ?? 0);
 
 /**
- * Whether one was asked for before the other. A date that is still to come is of a clock that has been set back since: it
- * is not later than one that has come.
+ * Whether one request was created before the other. A date in the future is of a clock that has been set back since: it
+ * is not later than a date in the past.
  */
 export function isBefore(one: Date, other: Date, now: Date): boolean {
   const latest = now.getTime() + clockSkewMs;
@@ -98,10 +99,10 @@ export type ShapeReason =
   | 'LifetimeUnsuitable'
   | 'KeyTooWeak';
 
-/** What the request holds; a problem where it cannot be read. */
+/** Parsed request; a problem where it cannot be parsed. */
 export type Content = CertificateRequest | { readonly problem: string };
 
-/** A rule that the request itself breaks: that never changes. */
+/** Verdict on the request itself, which never changes. */
 export interface Unsuitable {
   readonly action: 'leave';
   readonly reason: ShapeReason;
@@ -115,7 +116,7 @@ export const unsuitable = (reason: ShapeReason, message: string): Unsuitable => 
 export const quoted = (texts: readonly string[]): string =>
   texts.map((text) => JSON.stringify(text)).join(', ') || 'none';
 
-/** The name in `system:node:<name>`; undefined where it is no name that a Node can have. */
+/** The name in `system:node:<name>`; undefined where no Node can have that name. */
 export function nodeOf(commonName: string): string | undefined {
   const name = commonName.startsWith(nodePrefix) ? commonName.slice(nodePrefix.length) : '';
   return dnsSubdomain.test(name) ? name : undefined;
@@ -124,7 +125,7 @@ export function nodeOf(commonName: string): string | undefined {
 export const nodeOfClusterName = (node: string): string =>
   `${quoted([node])} is a name of the API server or of Services, so no node of this name gets a certificate`;
 
-/** Before the request is read again: what is too large is never in memory for longer than it takes to say so. */
+/** Checked before the request is read again: a request that is too large never stays in memory after its refusal. */
 export function judgeSize(size: number): Unsuitable | undefined {
   if (size <= largestSize) return undefined;
   return unsuitable(
@@ -138,7 +139,7 @@ export function judgeSignature({ provesPossession }: CertificateRequest): Unsuit
   return unsuitable('SignatureInvalid', 'it is not signed by the key that it asks a certificate for');
 }
 
-/** `wanted`: whose name it must be; undefined: any node's. */
+/** `wanted`: node that the subject must name; undefined: any node. */
 export function judgeSubject(content: CertificateRequest, wanted?: string): Unsuitable | undefined {
   const node = nodeOf(content.subject.commonName);
   if (node === undefined || (wanted !== undefined && node !== wanted) || !isNodeSubject(content)) {
@@ -159,7 +160,7 @@ function isNodeSubject({ subject: { attributes } }: CertificateRequest): boolean
   );
 }
 
-/** What lies beside the signed request, so that no signature covers it. */
+/** Judges the spec fields next to the signed request, which no signature covers. */
 export function judgeSpec({ spec }: SigningRequest, purpose: 'client auth' | 'server auth'): Unsuitable | undefined {
   const { usages = [], expirationSeconds } = spec;
   const wantedUsages = [purpose, 'digital signature'];

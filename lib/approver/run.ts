@@ -1,6 +1,6 @@
-// The loop of the approver: a list and a watch of the requests for each signer, and a look at each that waits, at once
-// when it comes and again from time to time, because a certificate ends or is replaced without a change of the request.
-// Any number of approvers may run: the resourceVersion makes one approval.
+// The loop of the approver: a list and a watch of the requests for each signer, and a judgement of each waiting
+// request, immediately when it arrives and again from time to time, because a certificate expires or is replaced
+// without a change of the request. Any number of approvers may run: the resourceVersion makes one approval.
 import type { CheckState } from '../health.ts';
 import { list, type Pages } from '../kube/list.ts';
 import { listWatch, WatchHealth } from '../kube/list-watch.ts';
@@ -13,10 +13,13 @@ import { ClientPolicy } from './client-policy.ts';
 import { ServingPolicy } from './serving-policy.ts';
 import { requestsPath, type SigningRequest } from './request.ts';
 
-/** Ten of a kubelet's are 30 kB, a thousand nodes a hundred answers; of the largest that there can be, a page has one. */
+/**
+ * Ten requests of kubelets are 30 kB, a thousand nodes a hundred responses; of the largest possible requests, a page
+ * has one.
+ */
 const pageSize = 10;
 
-/** Runs until `signal` aborts; with `once` it throws what a list of the requests meets. */
+/** Runs until `signal` aborts; with `once` it throws the errors of listing the requests. */
 export async function runApprover(options: ApproverOptions): Promise<PassReport> {
   const { connection, signal } = options;
   const policies = policiesOf(options);
@@ -38,7 +41,10 @@ function policiesOf(options: ApproverOptions): readonly SignerPolicy[] {
   );
 }
 
-/** Every request once, in as many batches as they take, and those whose nodes are being watched until they are decided. */
+/**
+ * Judges every request once, in as many batches as needed, and those whose nodes are being watched until they are
+ * decided.
+ */
 async function passAll(queue: RequestQueue, { clock, signal }: ApproverOptions): Promise<PassReport> {
   let report = await queue.pass();
   while (report.delayed + report.watched > 0 && !signal.aborted) {
@@ -62,7 +68,7 @@ async function follow(
   const { clock, signal, health, recheckMs } = options;
   const wake = new Wake();
   const watches = new WatchHealth(clock.now());
-  /** By signer. */
+  /** Messages by signer. */
   const notListed = new Map(policies.map(({ signer }) => [signer, `${textOf(signer)} have not been listed yet`]));
   let report: PassReport = { approved: 0, left: 0, delayed: 0, watched: 0, failed: [] };
   health?.set('approver', () => {

@@ -1,6 +1,7 @@
-// The serving certificate that the kubelet of a node presents now, as a source of its names: its key is where that kubelet
-// is, and each of its names was checked when it was issued. Asked is at the addresses of the Node that the request has,
-// too. A certificate that has expired, is self-signed or another's says nothing, and nothing is sent to who presents it.
+// The serving certificate that the kubelet of a node presents now, as a source of its names: its key is held by that
+// kubelet, and each of its names was checked when it was issued. Only addresses that both the Node and the request have
+// are contacted. A certificate that has expired, is self-signed or another node's is no evidence, and no data is sent
+// to the server that presents it.
 import { bounds } from '../bounds.ts';
 import type { AddressSettings } from '../config/address-settings.ts';
 import { steadyMs } from '../clock.ts';
@@ -22,20 +23,20 @@ import {
 } from './address-sources.ts';
 
 const kubeletPort = 10_250;
-/** A handshake in a cluster takes milliseconds, and others wait meanwhile. */
+/** A handshake in a cluster takes milliseconds, and other requests wait until then. */
 const timeoutMs = 2000;
-/** A node that asks for much and does not answer must not keep the requests of others waiting. */
+/** A node that sends many requests and does not answer must not delay the requests of other nodes. */
 const quietMs = 20_000;
-/** Nodes that did not answer lately. */
+/** Most nodes remembered as unresponsive. */
 const mostQuiet = 1000;
-/** In one pass: others wait for it. */
+/** Most unresponsive nodes in one pass: other requests wait for each. */
 const mostSilent = 4;
 
 export class ServedNames implements AddressSource {
   readonly isCostly = true;
-  /** By node, uptime in milliseconds: when it did not answer. */
+  /** Uptime in milliseconds by node: when it did not answer. */
   readonly #quiet = new Recent<number>(mostQuiet);
-  /** That did not answer in this pass. */
+  /** Nodes that did not answer in this pass. */
   #silent = 0;
   readonly #source: string;
   readonly #caFile: string;
@@ -51,7 +52,9 @@ export class ServedNames implements AddressSource {
     this.#silent = 0;
   }
 
-  /** Throws ProofFailed when too many have not answered to wait for another one now, and what reading the CAs throws. */
+  /**
+   * Throws ProofFailed when too many nodes have not answered to wait for another, and the errors of reading the CAs.
+   */
   async answer({ node, object, asked }: AddressQuestion): Promise<SourceAnswer> {
     const roots = await this.#roots();
     const isAsked = (address: string): boolean => asked.some(({ kind, value }) => kind === 'IP' && value === address);
@@ -71,7 +74,7 @@ export class ServedNames implements AddressSource {
     return { source: this.#source, own: own.length === 0 ? undefined : [...new Set(own)] };
   }
 
-  /** Undefined: nothing is presented there that proves anything. */
+  /** Undefined: no valid certificate of the node is presented there. */
   async #namesAt(
     host: string,
     { node, object, roots }: { node: string; object: NodeObject; roots: readonly Certificate[] },
@@ -86,7 +89,7 @@ export class ServedNames implements AddressSource {
       if (signal.aborted) throw err;
       this.#quiet.set(node, steadyMs(clock));
       this.#silent += 1;
-      return undefined; // who does not answer proves nothing
+      return undefined; // an unresponsive kubelet proves nothing
     }
     return namesOfValid(chain, { node, host, roots, now: clock.now() });
   }
@@ -102,13 +105,13 @@ export class ServedNames implements AddressSource {
 
 interface Expected {
   readonly node: string;
-  /** Where it was presented. */
+  /** Address that presented the certificate. */
   readonly host: string;
   readonly roots: readonly Certificate[];
   readonly now: Date;
 }
 
-/** The names of the certificate, where it is the valid one of that node. */
+/** Names of the certificate, where it is a valid certificate of that node. */
 function namesOfValid(
   [leaf, ...intermediates]: readonly Certificate[],
   { node, host, roots, now }: Expected,

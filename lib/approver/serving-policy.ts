@@ -1,5 +1,5 @@
-// Requests of kubelets for their serving certificates: facts gathered, rules applied (serving-request.ts, addresses.ts).
-// Nothing has to be remembered of them: who asks is the node itself, by a certificate that is valid.
+// Requests of kubelets for their serving certificates: gathers facts, applies the rules (serving-request.ts,
+// addresses.ts). Nothing is recorded: the requester is the node itself, by a certificate that is valid.
 import type { AddressSettings } from '../config/address-settings.ts';
 import { judgeClock } from '../plan/clock-rules.ts';
 import { getIfPresent } from '../kube/objects.ts';
@@ -39,7 +39,9 @@ export class ServingPolicy implements SignerPolicy {
 
   see(): void {}
 
-  /** Nobody else decides about requests for this signer, so who asks wrongly is told. */
+  /**
+   * All are judged: no other controller decides about requests for this signer, so unsuitable requesters are reported.
+   */
   concerns(): boolean {
     return true;
   }
@@ -72,7 +74,7 @@ export class ServingPolicy implements SignerPolicy {
     const asking = { node, isControlPlane: isControlPlane(object), asked, cluster };
     const verdict = judgeAddresses({ ...asking, answers });
     if (!canBeCovered(verdict)) return { node, isKnown: true, ...verdict };
-    // What is served now counts while it is valid, so that a clock which is behind would believe what has expired.
+    // A certificate served now counts while it is valid, so a clock that is behind would accept an expired certificate.
     const implausible = judgeClock({ clock: await this.#options.clockFacts(false), now: this.#options.clock.now() });
     if (implausible !== undefined && this.#sources.some(({ isCostly = false }) => isCostly))
       return { action: 'leave', node, isKnown: true, reason: 'ClockImplausible', message: implausible.message };

@@ -1,6 +1,6 @@
-// Whether a request is what a kubelet sends for its serving certificate: the first two rules of KEP-267, and those of
-// kube-controller-manager's signer (pkg/apis/certificates/helpers.go, ValidateKubeletServingCSR). Pure. Whether the names
-// are the node's: addresses.ts.
+// Whether a request is one that a kubelet sends for its serving certificate: the first two rules of KEP-267, and the
+// rules of kube-controller-manager's signer (pkg/apis/certificates/helpers.go, ValidateKubeletServingCSR). Pure.
+// Whether the names are the node's: addresses.ts.
 import { isIP } from 'node:net';
 import { bounds } from '../bounds.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
@@ -21,7 +21,7 @@ import {
   unsuitable,
 } from './request.ts';
 
-/** A name that is asked for, in canonical form. */
+/** Requested name in canonical form. */
 export interface AskedName {
   readonly kind: 'DNS' | 'IP';
   readonly value: string;
@@ -30,12 +30,14 @@ export interface AskedName {
 export type ServingShape =
   Unsuitable | { readonly action: 'judge'; readonly node: string; readonly asked: readonly AskedName[] };
 
-/** The node that asks, as the API server has authenticated it. */
+/** The requesting node, as the API server has authenticated it. */
 export const requestingNode = ({ spec }: SigningRequest): string | undefined => nodeOf(spec.username ?? '');
 
 const wantedGroups = [nodesGroup, 'system:authenticated'];
 
-/** The rules in their order; the first that fails is the reason. `read`: what it holds, which is asked for after who asks. */
+/**
+ * Rules in their order; the first that fails is the reason. `read`: its content, parsed after the requester is checked.
+ */
 export function judgeServingRequest(request: SigningRequest, read: () => Content): ServingShape {
   const { username = '', groups = [] } = request.spec;
   const node = requestingNode(request);
@@ -56,7 +58,7 @@ export function judgeServingRequest(request: SigningRequest, read: () => Content
   return refused ?? { action: 'judge', node, asked: namesOf(content) };
 }
 
-/** Each once. Go's crypto/x509 compares DNS names without regard to case and to one final dot (toLowerCaseASCII, VerifyHostname). */
+/** Each once. Go's crypto/x509 ignores case and one final dot in DNS names (toLowerCaseASCII, VerifyHostname). */
 function namesOf({ alternativeNames }: CertificateRequest): readonly AskedName[] {
   const asked = alternativeNames.flatMap(({ kind, value }): AskedName[] => {
     if (kind === 'IP') return [{ kind, value }];

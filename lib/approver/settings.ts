@@ -1,4 +1,4 @@
-// What the approver is given by the process that runs it.
+// Options of the approver, from the process that runs it.
 import type { Requester } from '../bootstrap-identity.ts';
 import type { Clock } from '../clock.ts';
 import type { AddressSettings } from '../config/address-settings.ts';
@@ -15,25 +15,25 @@ export interface ApproverOptions extends Pick<ApproverConfig, 'nodeCertificate' 
   readonly connection: KubeConnection;
   /** The node of this machine. */
   readonly nodeName: string;
-  /** Of the approver's ServiceAccount, where it keeps what it must not forget. */
+  /** Namespace of the approver's ServiceAccount, which holds the ConfigMaps of its records. */
   readonly namespace: string;
-  /** The only ones whose requests are judged. */
+  /** The only users whose requests for client certificates are judged. */
   readonly requesters: readonly Requester[];
-  /** Whose certificates are approved. Default: those of kubelets as clients. */
+  /** Signers whose requests are approved. Default: `kubelet-client`. */
   readonly signers?: readonly KubeletSigner[];
-  /** Who knows what names belong to a node, for serving certificates. Default: nobody. */
+  /** Sources of the names that belong to a node, for serving certificates. Default: none. */
   readonly addresses?: readonly AddressSettings[];
-  /** For Machines of another cluster: a connection that is kept up to date while the process lasts. */
+  /** Connection to another cluster for its Machines, kept up to date while the process runs. */
   readonly connect?: (kubeconfig: string) => Promise<KubeConnection>;
-  /** Asked before something may be approved. `thorough`: at the cost of a process. */
+  /** Checked before an approval. `thorough`: at the cost of a process. */
   readonly clockFacts: (thorough: boolean) => Promise<ClockFacts>;
-  /** When this machine was switched on; undefined: not known. */
+  /** Boot time of this machine; undefined: not known. */
   readonly bootedAt: () => Date | undefined;
-  /** One look at what is there, without a watch. */
+  /** A single pass over the existing requests, without a watch. */
   readonly once: boolean;
-  /** Nothing is written, no Event either; the log says what would be done. */
+  /** Nothing is written, no Event either; the log reports would-be approvals. */
   readonly dryRun: boolean;
-  /** Milliseconds until a request that is left is looked at again, and the longest time between two looks. */
+  /** Milliseconds until a left request is judged again, and the longest time between two judgements. */
   readonly recheckMs: number;
   readonly clock: Clock;
   readonly log: Log;

@@ -1,24 +1,27 @@
-// Whether a node speaks, and when it did last: a node that speaks has a certificate, seen or not. Pure.
+// Whether a node speaks, and when it last did: a node that speaks has a certificate, seen or not. Pure.
 import { durationText } from '../duration.ts';
 import type { KnownNode, NodeFacts } from './node-state.ts';
 import { renewalMsOf, type Watched, wantedSilenceMs } from './silence.ts';
 
-/** A Lease bears the time of its node's clock. */
+/** Tolerated difference of clocks: a Lease bears the time of its node's clock. */
 export const skewMs = 60_000;
-/** What counts as alive. A kubelet renews its Lease every 10 s; clocks of other machines may differ by minutes. */
+/**
+ * Age of a sign that counts as alive. A kubelet renews its Lease every 10 s; clocks of other machines may differ by
+ * minutes.
+ */
 const aliveMs = { own: 60_000, other: 5 * 60_000 };
-/** A kubelet reports a status that has not changed every five minutes (nodeStatusReportFrequency). */
+/** Interval at which a kubelet reports an unchanged status (nodeStatusReportFrequency). */
 const reportMs = 5 * 60_000;
 
 interface Look {
-  /** When this machine was switched on; undefined: not known. */
+  /** Boot time of this machine; undefined: not known. */
   readonly bootedAt?: Date | undefined;
   readonly now: Date;
 }
 
 /**
- * Why the node counts as alive; undefined: it does not. Of this machine's own node nothing counts that was before the
- * boot: the kubelet of that time is gone.
+ * Why the node counts as alive; undefined: it does not. For this machine's own node no sign from before the boot
+ * counts: the kubelet of that time is gone.
  */
 export function signOfLife(facts: NodeFacts, { bootedAt, now }: Look): string | undefined {
   const { own, renewedAt, heartbeatAt, watched } = facts;
@@ -38,15 +41,15 @@ export function signOfLife(facts: NodeFacts, { bootedAt, now }: Look): string | 
   return `the node ${sign}, so it has a certificate that works; wanted ${durationText(withinMs)} of silence`;
 }
 
-/** A move that was seen longer ago does not show that it is alive now. */
+/** A change seen longer ago does not show that the node is alive now. */
 const isMoving = (watched: Watched | undefined, withinMs: number): boolean =>
   watched?.spokeAfterMs !== undefined && watched.lookedMs - watched.spokeAfterMs <= withinMs;
 
-/** Whether it is another machine's node, of which the API knows something that can change. */
+/** Whether it is another machine's node, of which the API has something that can change. */
 export const canBeHeard = ({ own, node, renewedAt }: NodeFacts): boolean =>
   own === undefined && (node !== undefined || renewedAt !== undefined);
 
-/** In how long it is looked at again before its silence is believed; undefined: it needs no further look. */
+/** Milliseconds until the next observation, before the node's silence is believed; undefined: none is needed. */
 export function untilSilent(facts: NodeFacts): number | undefined {
   const { watched } = facts;
   if (!canBeHeard(facts)) return undefined;
@@ -55,7 +58,7 @@ export function untilSilent(facts: NodeFacts): number | undefined {
 
 export const registered = 'was registered';
 
-/** A time that is still to come says nothing of when it spoke: `futureSign`. */
+/** Last sign of life up to now, with its time. A time in the future does not show when the node spoke: `futureSign`. */
 export function lastSign({ node, renewedAt, heartbeatAt }: KnownNode, now: Date): readonly [Date, string] {
   let last: readonly [Date, string] = [node.createdAt, registered];
   const hasCome = (at: Date | undefined): at is Date => at !== undefined && !isInFuture(at, now);
@@ -67,8 +70,8 @@ export function lastSign({ node, renewedAt, heartbeatAt }: KnownNode, now: Date)
 const isInFuture = (at: Date, now: Date): boolean => at.getTime() > now.getTime() + aliveMs.other;
 
 /**
- * A sign of another machine's node with a time that is still to come: its clock was wrong, or another wrote it. It shows no
- * life unless it moves, so its silence is waited for. Undefined: there is none.
+ * A sign of another machine's node with a time in the future: its clock was wrong, or another client wrote it. It shows
+ * no life unless it changes, so silence is waited for. Undefined: there is none.
  */
 export function futureSign({ own, renewedAt, heartbeatAt }: NodeFacts, now: Date): string | undefined {
   if (own !== undefined) return undefined;

@@ -1,40 +1,43 @@
-// What has been seen, from look to look, of the signs of life of another machine's node: whether they move, and for how
-// long they have not. Measured by this machine's uptime, so that neither its wall clock nor the node's counts. Pure.
+// Signs of life of another machine's node across observations: whether they change, and for how long they have not.
+// Measured by this machine's uptime, so that neither its wall clock nor the node's counts. Pure.
 
-/** As the API has them at one look. */
+/** Signs of life that the API has at one observation. */
 export interface Signs {
-  /** When its Lease was renewed last; undefined where there is none. */
+  /** Last renewal of its Lease; undefined where there is none. */
   readonly renewedAt?: Date | undefined;
-  /** When its kubelet reported its status last; undefined where it never has. */
+  /** Last status report of its kubelet; undefined where it never has reported. */
   readonly heartbeatAt?: Date | undefined;
-  /** How often its kubelet renews its Lease; undefined: as a kubelet does by default. */
+  /** Interval at which its kubelet renews its Lease; undefined: a kubelet's default. */
   readonly renewalMs?: number | undefined;
 }
 
 export interface Watched {
   readonly signs: Signs;
-  /** Uptime. */
+  /** Uptime of the last observation. */
   readonly lookedMs: number;
-  /** For how long it has been seen not to speak, though it could. */
+  /** How long it has been seen silent while it could speak. */
   readonly silentMs: number;
-  /** Uptime of the look before the one that found it changed; undefined: it was not seen to change. */
+  /** Uptime of the observation before the one that found a change; undefined: no change was seen. */
   readonly spokeAfterMs?: number;
 }
 
-/** nodeLeaseDurationSeconds of a kubelet: 40 s. It renews four times in that time (cmd/kubelet, nodeLeaseRenewIntervalFraction). */
+/**
+ * nodeLeaseDurationSeconds of a kubelet is 40 s: it renews every quarter of that (cmd/kubelet,
+ * nodeLeaseRenewIntervalFraction).
+ */
 const defaultRenewalMs = 10_000;
-/** Whatever a Lease says of itself, silence is waited for no longer than four times this. */
+/** Limit for any interval in a Lease: silence is waited for no longer than four times this. */
 const longestRenewalMs = 60_000;
 
 export const renewalMsOf = ({ renewalMs = defaultRenewalMs }: Signs): number =>
   Math.min(Math.max(renewalMs, defaultRenewalMs), longestRenewalMs);
 
-/** A kubelet that is silent for so long has let its Lease lapse; a live one may miss one renewal or two. */
+/** Silence of a node whose Lease has lapsed; a live kubelet may miss one renewal or two. */
 export const wantedSilenceMs = (signs: Signs): number => 4 * renewalMsOf(signs);
 
 /**
- * Between two looks at most the time of one renewal counts as silence: the API may have been away for the rest, and then
- * nothing could be renewed.
+ * Adds an observation. Between two observations at most the time of one renewal counts as silence: the API may have
+ * been away for the rest, and then nothing could be renewed.
  */
 export function watch(before: Watched | undefined, signs: Signs, lookedMs: number): Watched {
   if (before === undefined || lookedMs < before.lookedMs) return { signs, lookedMs, silentMs: 0 };
@@ -45,6 +48,6 @@ export function watch(before: Watched | undefined, signs: Signs, lookedMs: numbe
   return { ...before, signs, lookedMs, silentMs };
 }
 
-/** What is deleted was not done by the node. */
+/** A deletion is not a sign of the node. */
 const hasMoved = (before: Date | undefined, after: Date | undefined): boolean =>
   after !== undefined && before?.getTime() !== after.getTime();

@@ -1,5 +1,5 @@
-// The requests that wait for a decision, by name, and which nodes there are: what the rounds of batch.ts are made of. Of a
-// flood that goes on for hours, as many are remembered as memory allows; the others are found again by a list.
+// Waiting requests by name, and the nodes known to exist: the input of the rounds of batch.ts. Under a flood that goes
+// on for hours, as many are remembered as memory allows; the rest are found again by a list.
 import { mostAtOnce, mostRemembered, type Nodes, type RequestSummary, toForget } from './batch.ts';
 import type { PendingReason } from './judge.ts';
 import type { Reported } from './reporter.ts';
@@ -7,27 +7,27 @@ import type { Judged } from './signer-policy.ts';
 
 export interface Waiting extends Reported {
   summary: RequestSummary;
-  /** Milliseconds since the epoch; undefined: it was never looked at. */
+  /** Milliseconds since the epoch; undefined: never judged. */
   lookAt?: number;
   failures: number;
-  /** What the last look met; undefined: it was not kept from deciding. */
+  /** Error of the last judgement; undefined: none. */
   failure?: string | undefined;
-  /** What is wrong with it can never change: no further look. */
+  /** The problem can never change: no further judgement. */
   isSettled?: boolean;
-  /** Its node is being watched before it is decided. */
+  /** Whether its node is being watched before the decision. */
   isWatched?: boolean;
-  /** Why it was left at the last look; undefined: it has not been decided. */
+  /** Why it was left at the last judgement; undefined: it has not been judged. */
   reason?: PendingReason;
 }
 
 export class WaitingRequests {
   readonly #ownNode: string;
-  /** Nodes that a look has found to exist: as many as the cluster has, at most. */
+  /** Nodes that a judgement has found to exist: as many as the cluster has, at most. */
   readonly #known = new Set<string>();
   #byName = new Map<string, Waiting>();
-  /** How many a list that has not ended yet has found. */
+  /** Requests found by a list still in progress. */
   #found = 0;
-  /** Some that wait are not remembered. */
+  /** Some waiting requests are not remembered. */
   #hasForgotten = false;
 
   constructor(ownNode: string) {
@@ -50,7 +50,7 @@ export class WaitingRequests {
     return this.#byName.get(name);
   }
 
-  /** What to keep of one that a list has found. Beyond twice what is remembered: those of nodes that are known to exist. */
+  /** Summary to keep of a listed request. Beyond twice the number remembered: only requests of nodes known to exist. */
   found(summary: RequestSummary): RequestSummary | undefined {
     this.#found += 1;
     const { node = '' } = summary;
@@ -59,7 +59,7 @@ export class WaitingRequests {
     return undefined;
   }
 
-  /** All that wait for one signer. */
+  /** Replaces all requests that wait for one signer. */
   replace(signer: string, summaries: readonly RequestSummary[]): void {
     const before = this.#byName;
     const others = [...before].filter(([, { summary }]) => summary.signer !== signer);
@@ -69,7 +69,7 @@ export class WaitingRequests {
     this.#forget();
   }
 
-  /** What a list has found besides what the watch has told meanwhile. */
+  /** Adds listed requests that the watch has not brought in the meantime. */
   #add(summaries: readonly RequestSummary[]): void {
     for (const summary of summaries) {
       if (!this.#byName.has(summary.name)) this.#byName.set(summary.name, waitingOf(summary, undefined));
@@ -87,33 +87,33 @@ export class WaitingRequests {
     this.#byName.delete(name);
   }
 
-  /** Of the node that a verdict names: whether there is a Node, not what its reason is. Who asks can name any. */
+  /** Records whether the node that a verdict names has a Node, whatever the reason: a requester can name any node. */
   learn(verdict: Judged): void {
     if (verdict.action === 'ignore' || verdict.node === undefined) return;
     if (verdict.isKnown === true) this.#known.add(verdict.node);
     else this.#known.delete(verdict.node);
   }
 
-  /** Lists what was forgotten, once half of what is remembered has been decided. Never rejects. */
+  /** Lists forgotten requests, once half of the remembered ones have been decided. Never rejects. */
   async recall(listAll: () => Promise<readonly RequestSummary[]>): Promise<void> {
     if (!this.#hasForgotten || this.#byName.size > mostRemembered / 2) return;
     this.#hasForgotten = false;
     try {
       this.#add(await listAll());
     } catch {
-      this.#hasForgotten = true; // the watch tells of an API that is away
+      this.#hasForgotten = true; // the watch reports an API that is away
     }
   }
 
   #forget(): void {
     for (const { summary, isSettled } of toForget(this.all(), this.nodes)) {
       this.#byName.delete(summary.name);
-      this.#hasForgotten ||= isSettled !== true; // whether settled ones are there makes no difference
+      this.#hasForgotten ||= isSettled !== true; // settled ones need not be remembered
     }
   }
 }
 
-/** What is known of the same request stays known: its spec never changes, and a watch that fails lists again. */
+/** State of the same request is kept: its spec never changes, and a watch that fails lists again. */
 function waitingOf(summary: RequestSummary, before: Waiting | undefined): Waiting {
   if (before !== undefined && before.summary.uid === summary.uid) return Object.assign(before, { summary });
   return { summary, failures: 0, reported: new Set() };

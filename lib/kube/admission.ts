@@ -1,5 +1,5 @@
-// What the API server asks before it admits a write, as the API has it: the parts of webhooks and policies that say which
-// writes they take (staging/src/k8s.io/api/admissionregistration/v1/types.go).
+// Admission objects of the API server, reduced to the parts of webhooks and policies that determine which writes they
+// intercept (staging/src/k8s.io/api/admissionregistration/v1/types.go).
 import type {
   V1LabelSelector,
   V1MatchResources,
@@ -11,13 +11,13 @@ import type {
 } from '@kubernetes/client-node';
 
 export type LabelSelector = V1LabelSelector;
-/** `resourceNames` are of policies only; empty or absent: all names. */
+/** `resourceNames` exist in policies only; empty or absent: all names. */
 export type AdmissionRule = V1NamedRuleWithOperations;
 export type MatchResources = V1MatchResources;
 export type AdmissionPolicy = Partial<V1ValidatingAdmissionPolicy>;
 export type AdmissionPolicyBinding = Partial<V1ValidatingAdmissionPolicyBinding>;
 
-/** Mutating or validating. */
+/** Mutating or validating configuration. */
 export interface WebhookConfiguration {
   readonly metadata?: Pick<V1ObjectMeta, 'name'>;
   readonly webhooks?: readonly Pick<

@@ -1,11 +1,11 @@
-// What a request asks for, by its method and path, and whether an answer of 2xx is one to that. A load balancer's page,
-// another program at the port or a confused cache also answer 200, and nothing of that may be taken for an object, or for
-// its absence.
+// Target of a request, by its method and path, and whether a 2xx answer fits it. A load balancer's page, another
+// program at the port or a confused cache also answer 200, and none of these may be taken for an object, or for its
+// absence.
 import { type Attempt, wrongAnswer } from './api-error.ts';
 import type { KubeRequest } from './kube.ts';
 import { collections } from './resources.ts';
 
-/** By the last part of a collection's path. */
+/** Kinds by the last segment of their collection's path. */
 const kinds: Readonly<Record<string, string>> = Object.fromEntries(
   Object.entries(collections).map(([kind, path]) => [path.slice(path.lastIndexOf('/') + 1), kind]),
 );
@@ -17,7 +17,7 @@ function readVerb(query: URLSearchParams, named: boolean): string {
   return named ? 'get' : 'list';
 }
 
-/** What a path leads to; undefined for one that leads to no resource, such as /readyz. */
+/** Resource that a path addresses; undefined where it addresses none, such as /readyz. */
 function requestTarget(path: string) {
   const segments = new URL(path, 'https://api').pathname.split('/').filter((segment) => segment !== '');
   const root = segments.indexOf('api') === 0 ? 2 : segments.indexOf('apis') === 0 ? 3 : undefined;
@@ -28,7 +28,7 @@ function requestTarget(path: string) {
   return { resource, namespace: namespaced ? rest[1] : undefined, name, subresource };
 }
 
-/** The verb and the object of a request, from its method and path. */
+/** Returns the verb and the object of a request, from its method and path. */
 export function describeRequest(method: string, path: string): Pick<Attempt, 'verb' | 'object'> {
   const url = new URL(path, 'https://api');
   const target = requestTarget(path);
@@ -48,7 +48,7 @@ interface Answered {
   readonly metadata?: { readonly name?: unknown; readonly namespace?: unknown } | null;
 }
 
-/** The body of a 2xx answer. Throws KubeWrongAnswer. */
+/** Returns the body of a 2xx answer. Throws KubeWrongAnswer. */
 export function parseAnswer(request: KubeRequest, attempt: Attempt, text: string): unknown {
   if (request.answer === 'text') return text;
   let value: unknown;
@@ -78,7 +78,7 @@ function problemOf({ method, path, objects }: KubeRequest, value: unknown): stri
   return isIt ? undefined : `it is another ${kind}`;
 }
 
-/** Undefined: not known. */
+/** Undefined: the kind is not known. */
 function wantedKind(method: string, target: NonNullable<ReturnType<typeof requestTarget>>): string | undefined {
   const kind = kinds[target.resource ?? ''];
   if (kind === undefined || (target.subresource !== undefined && target.subresource !== 'approval')) return undefined;

@@ -1,12 +1,12 @@
-// The one place where answers of the API server and failures of the network become our errors. A message names the
-// verb, the object and the state; bodies and headers are dropped, because a body may hold what a request carried.
+// The one place where answers of the API server and failures of the network become RecoveryErrors. A message names the
+// verb, the object and the state; bodies and headers are dropped, because a body may hold the content of a request.
 import { bounds } from '../bounds.ts';
 import { isIP } from 'node:net';
 import { RecoveryError, systemCode } from '../errors.ts';
 import type { ErrorCode, ErrorDetails } from '../errors.ts';
 import { causeOfRefusal } from './refusal.ts';
 
-/** What was asked of the API server, and of which. */
+/** A request and the API server it goes to, for messages. */
 export interface Attempt {
   readonly verb: string;
   /** `Secret "ns/name"`. */
@@ -15,7 +15,10 @@ export interface Attempt {
   readonly server: string;
 }
 
-/** Of an API server that does not answer, or not to us: while it starts it refuses one thing and answers another. */
+/**
+ * Codes of an API server that is down, or does not accept this client: while it starts it refuses some requests and
+ * answers others.
+ */
 export const unanswered = ['KubeUnavailable', 'KubeWrongAnswer', 'KubeUnauthorized', 'KubeForbidden'] as const;
 
 interface Status {
@@ -26,12 +29,12 @@ interface Status {
 
 function parseStatus(body: string): Status {
   try {
-    // A Status has a kilobyte or two; what is longer says no more than its code.
+    // A Status has a kilobyte or two; a longer body adds nothing to its code.
     if (body.length > bounds.refusal.most.characters) return {};
     const value: unknown = JSON.parse(body);
     return typeof value === 'object' && value !== null ? value : {};
   } catch {
-    return {}; // a proxy's page, or a body cut off: the code alone has to do
+    return {}; // a proxy's page, or a truncated body: only the code is known
   }
 }
 
@@ -45,7 +48,7 @@ const codes: Readonly<Record<number, ErrorCode>> = {
   422: 'KubeRejected',
 };
 
-/** Of a line of the log. */
+/** Limit for a line of the log. */
 const longestDetail = 1000;
 
 /** The parts of a Status that are safe to show: names of fields, etcd's state. Never its free text. */
@@ -65,7 +68,7 @@ function safeDetail(code: ErrorCode, status: Status): string {
 const reasonText = (status: Status): string =>
   typeof status.reason === 'string' && /^[A-Za-z]+$/.test(status.reason) ? ` ${status.reason}` : '';
 
-/** The error for an answer that is no success. `retryAfter` is the header of that name. */
+/** Error of an answer that is no success. `retryAfter` is the header of that name. */
 export function statusError(attempt: Attempt, httpStatus: number, body: string, retryAfter?: string): RecoveryError {
   const status = parseStatus(body);
   const seconds = Number.parseInt(retryAfter ?? '', 10);
@@ -100,7 +103,7 @@ const tlsFailures: Readonly<Record<string, string>> = {
   INVALID_PURPOSE: "the server's certificate is not for serving",
 };
 
-/** undici gave up an answer: see `longestAnswer` in pool.ts. */
+/** undici stopped reading an answer above `bounds.answer`: see pool.ts. */
 const tooLargeCode = 'UND_ERR_RES_EXCEEDED_MAX_SIZE';
 
 const networkFailures: Readonly<Record<string, string>> = {
@@ -148,17 +151,17 @@ function networkState(met: readonly string[], server: string): string {
 }
 
 /**
- * The error for a request that got no answer; one that stands for an answer already is complete. `away` in its details: the
- * server is, not only this request failed.
+ * Error of a request that got no answer; an error built from an answer is returned unchanged. `away` in its details:
+ * the server is away, the failure is not this request's alone.
  */
 export function networkError(attempt: Attempt, err: unknown): RecoveryError {
   if (err instanceof RecoveryError && err.details['verb'] !== undefined) return err;
   const causes = causesOf(err);
-  // Why we ended the connection ourselves.
+  // The reason for which the connection was closed on this side.
   const own = causes.find((cause) => cause instanceof RecoveryError);
   const met = causes.map((cause) => (cause as NodeJS.ErrnoException).code).filter((code) => typeof code === 'string');
   const isTooLarge = met.includes(tooLargeCode);
-  // A server is there, and is not the one that the kubeconfig means.
+  // A server answers, but not the server that the kubeconfig means.
   const isUntrusted = met.some((code) => code === otherName || code in tlsFailures);
   const state = `${own?.message ?? networkState(met, attempt.server)}, server ${attempt.server}`;
   return unavailable(attempt, state, err, {
@@ -169,8 +172,8 @@ export function networkError(attempt: Attempt, err: unknown): RecoveryError {
 }
 
 /**
- * KubeUnavailable with a state of our own finding. The foreign error gives its code, never its text. `away` in the details:
- * the server does not answer at all.
+ * KubeUnavailable with a state determined here. The foreign error contributes its code, never its text. `away` in the
+ * details: the server does not answer at all.
  */
 export function unavailable(
   { verb, object, server }: Attempt,
@@ -183,12 +186,12 @@ export function unavailable(
   return new RecoveryError('KubeUnavailable', `Cannot ${verb} ${object}: ${state}`, { details });
 }
 
-/** Whether this failure says that the server need not be asked for a while. */
+/** Whether this failure means that the server should not be queried for a while. */
 export function isAway(err: unknown): err is RecoveryError {
   return err instanceof RecoveryError && (err.details['away'] === true || err.details['retryAfterMs'] !== undefined);
 }
 
-/** A 2xx answer to something else than was asked. `problem` begins with "it". */
+/** Error of a 2xx answer that does not fit the request. `problem` begins with "it". */
 export function wrongAnswer({ verb, object, server }: Attempt, problem: string): RecoveryError {
   const message =
     `Cannot ${verb} ${object}: what answered is no API server, or not the one that was asked: ${problem}, ` +

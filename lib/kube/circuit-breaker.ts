@@ -1,30 +1,30 @@
-// A circuit breaker: whether an API server is there, known once for all requests to it in this process. While it is away
-// one request in 200 ms is sent as a trial: others fail with what that one met, and those that wait are released as soon
-// as one is answered. A server that answers by Retry-After, or something else than was asked, is asked as rarely.
+// A circuit breaker: whether an API server is there, shared by all requests to it in this process. While it is away one
+// request in 200 ms is sent as a trial: other requests fail with the trial's error, and waiting requests are released
+// as soon as one is answered. A server that answers by Retry-After, or with a wrong answer, is queried as rarely.
 //
-// No answer at all concerns all who ask this server by the same name and CA. An answer that asks for patience (429, and
-// 503 with Retry-After) concerns the identity that got it: kube-apiserver's priority and fairness gives each user a queue
-// of his own, and a mode that asks for much must not shut out the one that renews.
+// No answer at all concerns all clients that use this server by the same name and CA. An answer that requires patience
+// (429, and 503 with Retry-After) concerns the identity that got it: kube-apiserver's priority and fairness gives each
+// user a queue of its own, and a mode that sends many requests must not shut out the mode that renews.
 import { createHash } from 'node:crypto';
 import type { Credentials } from '../kubeconfig/credentials.ts';
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Attempt } from './api-error.ts';
 
-/** Between the beginnings of two trials at a server that is away, and between two turns of those that try again. */
+/** Interval between the beginnings of two trials at a server that is away, and between two turns of retries. */
 export const trialEveryMs = 200;
-/** A server may ask for more patience than a recovery has. */
+/** Limit for Retry-After: a server may require more patience than a recovery has. */
 const longestRetryAfterMs = 10_000;
-/** Credentials that were replaced leave theirs behind. */
+/** Breakers kept: replaced credentials leave theirs behind. */
 const mostBreakers = 32;
-/** So long a request waits to be the trial; else it fails at once with what the last one met. */
+/** Longest wait of a request to be the trial; else it fails immediately with the last trial's error. */
 const longestWaitMs = 1000;
 
-/** One request, or one watch, that was let through. */
+/** A request or a watch that was let through. */
 export interface Call {
-  /** The server has answered, however. */
+  /** The server has answered, with any status. */
   answered(): void;
-  /** No answer came, or none to what was asked, or one that asks for patience. */
+  /** No answer came, or a wrong one, or one with Retry-After. */
   failed(failure: RecoveryError): void;
   /** Always called, last. */
   end(): void;
@@ -40,27 +40,27 @@ interface Away {
 export class Breaker {
   readonly #clock: Clock;
   #away: Away | undefined;
-  /** The request that finds out; it settles, and never rejects, when that is known. */
+  /** The trial in flight; it settles, and never rejects, when the result is known. */
   #trial: Promise<void> | undefined;
-  /** Settles when all that have asked for a turn so far have had it: those that try again have theirs in their order. */
+  /** Settles when all earlier turns are over: retries have their turns in order. */
   #turns = Promise.resolve();
-  /** Aborts for those that wait for a turn. */
+  /** Releases the retries that wait for a turn. */
   #released = new AbortController();
   #lastTurnAt = -Infinity;
   #calls = 0;
-  /** The newest call that had begun when an answer came: what failed before it says nothing about now. */
+  /** The newest call that had begun when an answer came: failures of earlier calls mean nothing any more. */
   #answeredUpTo = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** While it is not known that the server answers again. */
+  /** Whether the server counts as away. */
   get isOpen(): boolean {
     return this.#away !== undefined;
   }
 
-  /** Lets a request through, at once unless the server is away. Throws KubeUnavailable, KubeWrongAnswer. */
+  /** Lets a request through, immediately unless the server is away. Throws KubeUnavailable, KubeWrongAnswer. */
   async enter(attempt: Attempt, signal: AbortSignal): Promise<Call> {
     while (this.#away !== undefined && !signal.aborted) {
       if (this.#trial !== undefined) {
@@ -77,15 +77,15 @@ export class Breaker {
     return this.#call(() => undefined);
   }
 
-  /** For a watch, which says nothing for long, and so is no trial. Throws as `enter` does. */
+  /** Lets a watch through, which may be silent for long, and so is no trial. Throws as `enter` does. */
   enterWatch(attempt: Attempt): Call {
     if (this.#away !== undefined) throw retold(this.#away.failure, attempt);
     return this.#call(() => undefined);
   }
 
   /**
-   * For those that have failed and would ask again: resolves when it is their turn, one in 200 ms; at once for all when one
-   * of them, or a server that was away, has answered. Call what it resolves with after a success. Never rejects.
+   * Turn of a request that is retried after a failure: resolves one turn in 200 ms; all of them immediately when one
+   * retry, or a server that was away, has answered. Call the returned function after a success. Never rejects.
    */
   async turn(signal: AbortSignal): Promise<() => void> {
     const over = AbortSignal.any([signal, this.#released.signal]);
@@ -102,7 +102,7 @@ export class Breaker {
         break;
       }
     }
-    void before.then(own.resolve); // who gives up makes nobody overtake those before
+    void before.then(own.resolve); // a retry that is aborted lets none overtake earlier ones
     return () => this.#releaseAll();
   }
 
@@ -149,17 +149,17 @@ export class Breaker {
     return this.#away === undefined ? 0 : this.#leftMs(this.#away.since, this.#away.dueAt);
   }
 
-  /** From `since` until `dueAt`; none when the clock was set back meanwhile. */
+  /** Milliseconds from `since` until `dueAt`; none when the clock was set back since. */
   #leftMs(since: number, dueAt: number): number {
     const now = this.#now();
     return now < since ? 0 : Math.max(dueAt - now, 0);
   }
 }
 
-/** Of one identity at one API server. */
+/** Breaker of one identity at one API server. */
 export type IdentityBreaker = Pick<Breaker, 'enter' | 'enterWatch' | 'turn'>;
 
-/** `all`: of all identities. */
+/** `all`: breaker of all identities. */
 function identityBreaker(all: Breaker, own: Breaker): IdentityBreaker {
   return {
     async enter(attempt, signal) {
@@ -175,7 +175,7 @@ function identityBreaker(all: Breaker, own: Breaker): IdentityBreaker {
       const call = own.enterWatch(attempt);
       return joined(all.enterWatch(attempt), call);
     },
-    /** An identity that must be patient takes no turn from others. */
+    /** An identity under Retry-After takes no turn from other identities. */
     turn: (signal) => (own.isOpen ? own : all).turn(signal),
   };
 }
@@ -189,7 +189,7 @@ function joined(all: Call, own: Call): Call {
     failed(failure: RecoveryError) {
       if (failure.details['away'] === true) return all.failed(failure);
       own.failed(failure);
-      all.answered(); // it is there
+      all.answered(); // the server is there
     },
     end() {
       own.end();
@@ -198,10 +198,13 @@ function joined(all: Call, own: Call): Call {
   };
 }
 
-/** The breakers of a process: one for each server, name and CA, because what one of these cannot reach another may. */
+/**
+ * The breakers of a process: one for each server, name and CA, because a server out of reach by one may be reachable by
+ * another.
+ */
 export class Breakers {
   readonly #clock: Clock;
-  /** Those of all identities by server, name and CA, and those of one by its credentials besides. */
+  /** Breakers of all identities by server, name and CA; breakers of one identity by its credentials in addition. */
   readonly #breakers = new Map<string, Breaker>();
 
   constructor(clock: Clock) {
@@ -217,7 +220,7 @@ export class Breakers {
   #find(names: readonly (string | undefined)[]): Breaker {
     const key = JSON.stringify(names);
     const breaker = this.#breakers.get(key) ?? new Breaker(this.#clock);
-    this.#breakers.delete(key); // last in order, so what is asked for stays
+    this.#breakers.delete(key); // last in order, so breakers in use stay
     this.#breakers.set(key, breaker);
     const [oldest] = this.#breakers.keys();
     if (this.#breakers.size > mostBreakers && oldest !== undefined) this.#breakers.delete(oldest);
@@ -225,7 +228,7 @@ export class Breakers {
   }
 }
 
-/** What another request has met, said of this one. */
+/** Error of another request, reworded for this one. */
 function retold(failure: RecoveryError, { verb, object }: Attempt): RecoveryError {
   const [, state = failure.message] = /^Cannot \S+ (?:\S+ )?(?:"[^"]*"|[^\s":]+): (.*)$/s.exec(failure.message) ?? [];
   return new RecoveryError(failure.code, `Cannot ${verb} ${object}: ${state}`, {
@@ -233,7 +236,7 @@ function retold(failure: RecoveryError, { verb, object }: Attempt): RecoveryErro
   });
 }
 
-/** Resolves when `promise`, which never rejects, or the signal says so. */
+/** Resolves when `promise`, which never rejects, settles or the signal aborts. */
 async function settled(promise: Promise<void>, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   const { promise: aborted, resolve } = Promise.withResolvers<void>();

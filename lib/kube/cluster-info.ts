@@ -1,5 +1,5 @@
-// What kubeadm publishes for everybody who wants to join: the ConfigMap `kube-public/cluster-info`, whose kubeconfig holds
-// the CA of the cluster (kubernetes/kubernetes cmd/kubeadm/app/phases/bootstraptoken/clusterinfo). Everybody may read it,
+// The ConfigMap `kube-public/cluster-info`, which kubeadm publishes for joining nodes; its kubeconfig holds the CA of
+// the cluster (kubernetes/kubernetes cmd/kubeadm/app/phases/bootstraptoken/clusterinfo). Any client may read it,
 // without a credential. Pure.
 import { bounds } from '../bounds.ts';
 import { onlyEntries } from '../kubeconfig/document.ts';
@@ -10,18 +10,18 @@ export const clusterInfoName = { namespace: 'kube-public', name: 'cluster-info' 
 export const clusterInfoPath = resourcePath('ConfigMap', clusterInfoName);
 export const clusterInfoText = `ConfigMap "${clusterInfoName.namespace}/${clusterInfoName.name}"`;
 
-/** What of the object is looked at; whatever else the server sends goes back as it came. */
+/** Fields that are read; all others go back as the server sent them. */
 export interface ClusterInfo {
   readonly metadata?: { readonly resourceVersion?: string };
   readonly data?: Readonly<Record<string, string>>;
 }
 
-/** Of its kubeconfig in the data. */
+/** Key of the kubeconfig in the data. */
 export const clusterInfoKey = 'kubeconfig';
 
 const mostCharacters = bounds.clusterInfo.most.characters;
 
-/** The bytes of the CA in it, whatever they are; or why there are none. */
+/** Unchecked bytes of the CA in it, or why there are none. */
 export function publishedAuthority({ data }: ClusterInfo): Buffer | { readonly problem: string } {
   const text: unknown = data?.[clusterInfoKey];
   if (typeof text !== 'string') return { problem: `it has no "${clusterInfoKey}"` };

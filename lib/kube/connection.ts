@@ -1,9 +1,9 @@
-// The connection to one API server: requests, watches, and credentials that are read again when files change or the server
-// refuses them. Nothing that the server may have carried out is sent again by itself: only what it answered by 401, and
-// streams that it refused unprocessed (GOAWAY, REFUSED_STREAM; undici does that, once).
-// A kubeconfig that cannot be used yet (half-written, or its CA file not there, because the syncer of this very process
-// publishes it) is like an API server that is away, where the caller waits for it: each request and each watch tries the
-// files again, and fails as KubeUnavailable until they can be used.
+// The connection to one API server: requests, watches, and credentials that are read again when files change or the
+// server refuses them. No request that the server may have carried out is sent again here: only requests answered by
+// 401, and streams that it refused unprocessed (GOAWAY, REFUSED_STREAM; undici does that, once).
+// A kubeconfig that cannot be used yet (half-written, or its CA file missing, because the syncer of this very process
+// publishes it) is like an API server that is away, where the caller waits for it: each request and each watch reads
+// the files again, and fails as KubeUnavailable until they can be used.
 import {
   type Credentials,
   type KubeconfigOptions,
@@ -22,25 +22,28 @@ import { Trust } from './trust.ts';
 
 export interface ConnectionOptions extends KubeconfigOptions, Omit<PoolOptions, 'credentials'> {
   readonly kubeconfigFile: string;
-  /** In place of those in the kubeconfig, for what is never written into a file. */
+  /** Credentials in place of a kubeconfig, where they are never written into a file. */
   readonly credentials?: Credentials | undefined;
-  /** A kubeconfig that cannot be used yet is waited for. Default: it is ConfigInvalid. */
+  /** Whether to wait for a kubeconfig that cannot be used yet. Default: it is ConfigInvalid. */
   readonly waitsForKubeconfig?: boolean | undefined;
   readonly userAgent: string;
   readonly log?: Log;
-  /** Of the process, where several connections lead to one server. Default: this one asks alone. */
+  /** Breakers of the process, where several connections lead to one server. Default: this connection's own. */
   readonly breakers?: Breakers | undefined;
 }
 
-/** Time between two readings of the files because of a refusal. */
+/** Shortest time between two reads of the files after refusals. */
 const rereadMs = 1000;
-/** Many watches ask at once for credentials that cannot be used yet: the files are read once for all of them. */
+/**
+ * Interval of reads while credentials cannot be used yet: the files are read once for many watches that need them
+ * together.
+ */
 const readAgainMs = 50;
 const logAgainMs = 10_000;
 
 type Asked = Omit<Attempt, 'server'>;
 
-/** What belongs to one set of credentials. */
+/** Objects that belong to one set of credentials. */
 interface Session {
   readonly credentials: Credentials;
   readonly pool: ConnectionPool;
@@ -70,7 +73,7 @@ class Connection implements KubeConnection {
     this.#breakers = options.breakers ?? new Breakers(options.clock);
   }
 
-  /** Before it is known, the file that does not say it. */
+  /** Until the server is known, names the kubeconfig. */
   get server(): string {
     return this.#session?.credentials.server ?? `unknown, by kubeconfig "${this.#options.kubeconfigFile}"`;
   }
@@ -88,7 +91,7 @@ class Connection implements KubeConnection {
     } catch (err) {
       if (request.signal.aborted || !isCode(err, 'KubeUnauthorized', 'KubeUnavailable', 'KubeWrongAnswer')) throw err;
       await this.#rereadIfDue();
-      // A 401 was not carried out, so it may be sent again; whether anything else was is not known.
+      // A 401 was not carried out, so it may be sent again; whether any other request was carried out is not known.
       if (isCode(err, 'KubeUnauthorized') && this.#session !== used) return this.#send<T>(request, asked);
       throw err;
     }
@@ -124,7 +127,7 @@ class Connection implements KubeConnection {
 
   async turn(signal: AbortSignal): Promise<() => void> {
     if (this.#session !== undefined) return this.#session.breaker.turn(signal);
-    await this.#options.clock.sleep(trialEveryMs, signal); // nothing is sent yet
+    await this.#options.clock.sleep(trialEveryMs, signal); // no request was sent yet
     return () => undefined;
   }
 
@@ -133,12 +136,12 @@ class Connection implements KubeConnection {
     await this.#session?.pool.close(new RecoveryError('KubeUnavailable', 'the connection is closed'));
   }
 
-  /** Without a wait: who takes it and uses it at once cannot meet a change or the end in between. */
+  /** Synchronous: a caller that uses the session in the same tick meets no change and no close in between. */
   #opened(): Session | undefined {
     return this.#isClosed ? undefined : this.#session;
   }
 
-  /** Throws KubeUnavailable while there are no credentials, and after the end. */
+  /** Throws KubeUnavailable while there are no credentials, and after close. */
   async #open(asked: Asked): Promise<Session> {
     if (this.#session === undefined && !this.#isClosed) {
       try {
@@ -159,7 +162,7 @@ class Connection implements KubeConnection {
     const call = await breaker.enter(attempt, request.signal);
     try {
       const accept = accepted(request.objects, 'PartialObjectMetadataList');
-      const session = this.#opened() ?? (await this.#open(asked)); // other credentials may be there since, or the end
+      const session = this.#opened() ?? (await this.#open(asked)); // closed or changed since, perhaps
       try {
         const answer = await send<T>(this.#exchange(session, attempt, request.path, accept), request);
         call.answered();
@@ -219,7 +222,7 @@ class Connection implements KubeConnection {
     former?.pool.drainAll(new RecoveryError('KubeUnavailable', 'the credentials on disk changed'));
   }
 
-  /** `session`: with which it failed; what other credentials met says nothing of these. */
+  /** `session`: the session that failed; a failure with other credentials does not count for the present ones. */
   #distrust(err: unknown, session: Session): void {
     if (session !== this.#session || this.#isClosed || !isAway(err) || err.details['untrusted'] !== true) return;
     const former = this.#trust.failed();
@@ -231,7 +234,9 @@ class Connection implements KubeConnection {
     log?.warn('connection.kept', { path: kubeconfigFile, server: this.server, message, err: err.message });
   }
 
-  /** At most once a second. A file that cannot be used now changes nothing: the refusal itself is what is reported. */
+  /**
+   * Reads again at most once a second. A file that cannot be used now changes nothing: the refusal itself is reported.
+   */
   async #rereadIfDue(): Promise<void> {
     if (this.#isRecent(rereadMs) && this.#reloading === undefined) return;
     await this.reload().catch(() => undefined);
@@ -259,7 +264,10 @@ class Connection implements KubeConnection {
   }
 }
 
-/** A PUT without a resourceVersion overwrites whatever is there by now. Throws KubeWrongAnswer: what was read had none. */
+/**
+ * Refuses a PUT without a resourceVersion, which overwrites any newer state. Throws KubeWrongAnswer: the object was
+ * read without one.
+ */
 function requireVersion(
   { method, body }: KubeRequest,
   { verb, object }: { readonly verb: string; readonly object: string },
@@ -271,14 +279,14 @@ function requireVersion(
 
 const json = 'application/json';
 
-/** What does not know the form of an answer that is asked for sends whole objects, as anybody may. */
+/** Accept header of a request; a server that does not know the form sends whole objects. */
 const accepted = (objects: KubeRequest['objects'], form: string): string =>
   objects === undefined ? json : `${json};as=${form};g=meta.k8s.io;v=v1,${json}`;
 
 /** Problems of a kubeconfig come as a list. */
 const oneLine = (err: unknown): string => errorText(err).replaceAll(/\n\s*/g, '; ');
 
-/** Connects to nothing yet: the first request or watch does. Throws ConfigInvalid for an unusable kubeconfig. */
+/** Connects lazily: at the first request or watch. Throws ConfigInvalid for an unusable kubeconfig. */
 export async function openConnection(options: ConnectionOptions): Promise<KubeConnection> {
   const connection = new Connection(options);
   try {

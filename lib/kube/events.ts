@@ -1,7 +1,7 @@
 // Kubernetes Events (events.k8s.io/v1) in the namespace of the object they are about, `default` where it has none. They
-// inform people and decide nothing: recording never waits and never fails, what the API does not take is kept while
-// there is room and dropped, counted, when there is not. An event has its name from the start, so that sending it twice
-// makes one event.
+// inform people and decide nothing: recording never waits and never fails; events that the API does not take are kept
+// while there is room and dropped, counted, when there is not. An event has its name from the start, so that sending it
+// twice makes one event.
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
@@ -11,7 +11,7 @@ import type { KubeConnection } from './kube.ts';
 import { microTime } from './objects.ts';
 import { collectionPath, typeMeta } from './resources.ts';
 
-/** The reasons that OpenShift's certificate rotation uses (library-go, pkg/operator/certrotation), and the approver's. */
+/** Reasons of OpenShift's certificate rotation (library-go, pkg/operator/certrotation), and of the approver. */
 export type EventReason =
   | 'CertificateUpdated'
   | 'CertificateRemoved'
@@ -44,7 +44,7 @@ interface EventRecorderOptions {
   readonly log: Log;
   /** Name of the pod, or of the host. */
   readonly instance: string;
-  /** How many events wait at most; the oldest go first. Default 256. */
+  /** Most events that wait; the oldest are dropped first. Default 256. */
   readonly limit?: number;
 }
 
@@ -52,14 +52,17 @@ const controller = 'kube-cert-recovery';
 /** Limits of the API: pkg/apis/core/validation/events.go. */
 const longestNote = 1024;
 const longestInstance = 128;
-/** A refusal is tried again, because authorisation answers late when an API server starts; but not for ever. */
+/** Limit of retries after refusals: authorisation is ready late when an API server starts; but not for ever. */
 const mostRefusals = 10;
 const firstRetryMs = 1000;
 const longestRetryMs = 30_000;
-/** Every event is one more write for etcd: those of a recovery are sent when its own writes are through. */
+/** Every event is one more write for etcd: events of a recovery are sent after its own writes. */
 const afterWorkMs = 1000;
 
-/** Where the API keeps Events about objects without a namespace (pkg/apis/core/validation/events.go). */
+/**
+ * Namespace in which the API keeps Events about an object; `default` for objects without one
+ * (pkg/apis/core/validation/events.go).
+ */
 const namespaceOf = (subject: EventSubject): string => ('namespace' in subject ? subject.namespace : 'default');
 
 interface Queued {
@@ -89,7 +92,7 @@ export class EventRecorder {
     this.#wake.call();
   }
 
-  /** Sends what waits as soon as the API takes it, until `signal` aborts. Never rejects. */
+  /** Sends queued events as soon as the API takes them, until `signal` aborts. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random: Math.random };
@@ -105,7 +108,7 @@ export class EventRecorder {
     }
   }
 
-  /** Tries to send what waits, once. Resolves with the number of events that still wait. */
+  /** Tries to send the queued events, once. Resolves with the number of events that still wait. */
   flush(signal: AbortSignal): Promise<number> {
     this.#flushing ??= this.#flush(signal).finally(() => (this.#flushing = undefined));
     return this.#flushing;
@@ -114,7 +117,7 @@ export class EventRecorder {
   async #flush(signal: AbortSignal): Promise<number> {
     for (let next = this.#queue[0]; next !== undefined && !signal.aborted; next = this.#queue[0]) {
       if (!(await this.#send(next, signal))) break;
-      // The oldest may have been dropped meanwhile, to make room.
+      // The oldest may have been dropped in the meantime, to make room.
       const at = this.#queue.indexOf(next);
       if (at >= 0) this.#queue.splice(at, 1);
     }
@@ -128,7 +131,7 @@ export class EventRecorder {
       await this.#options.connection.request({ method: 'POST', path, body: event.body, signal });
       return true;
     } catch (err) {
-      if (isCode(err, 'KubeConflict')) return true; // it arrived the first time, only the answer did not
+      if (isCode(err, 'KubeConflict')) return true; // it arrived the first time, only the answer was lost
       if (isCode(err, 'KubeRejected', 'KubeNotFound', 'KubeForbidden')) event.refusals += 1;
       const givenUp = isCode(err, 'KubeRejected') || event.refusals >= mostRefusals;
       if (givenUp) this.#drop(errorText(err));

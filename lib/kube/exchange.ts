@@ -1,5 +1,5 @@
-// What goes over a connection of the pool: one request and its answer, or one watch and its events. Each ends in time: a
-// request by its limit, a watch when the server has been silent for too long.
+// Exchanges over a connection of the pool: one request and its answer, or one watch and its events. Each is limited: a
+// request by its time, a watch by the silence of the server.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Client } from 'undici';
 import { bounds } from '../bounds.ts';
@@ -20,10 +20,10 @@ interface Exchange {
 
 const requestTimeoutMs = 10_000;
 const longestSilenceMs = 30_000;
-/** Of a request that may wait, though pieces come. */
+/** Limit of a request that may wait, even while data arrive. */
 const longestRequestMs = 60_000;
 
-/** The answer to a request, if it is one of 2xx to what was asked. Throws as `KubeConnection.request`. */
+/** Sends a request and returns its answer, if it is a 2xx that fits. Throws as `KubeConnection.request`. */
 export async function send<T>(exchange: Exchange, request: KubeRequest): Promise<T> {
   const { pool, attempt, clock } = exchange;
   const { timeoutMs = requestTimeoutMs, signal } = request;
@@ -53,7 +53,7 @@ export async function send<T>(exchange: Exchange, request: KubeRequest): Promise
   }
 }
 
-/** Of a request that was not answered in time: what the server has shown meanwhile, to this one or to those before it. */
+/** Error of a request not answered in time: how the server behaved until then, towards this request or earlier ones. */
 class Late extends Error {
   readonly server: 'silent' | 'slow' | 'busy';
 
@@ -77,11 +77,11 @@ async function inTurn<T>(exchange: Exchange, request: KubeRequest, waiting: Wait
     const heardBefore = heardOn(connection);
     const began = clock.now().getTime();
     try {
-      // undici notices an abort only once the connection stands (or fails); what was given up before is never sent.
+      // undici notices an abort only once the connection is open (or fails); a request aborted before is never sent.
       const answer = readAnswer(connection.client, exchange, request, limit.signal);
       const { status, retryAfter, text } = await Promise.race([answer, limit.reached]);
       pool.pace.answered(clock.now().getTime() - began, waiting.usualMs, text.length);
-      // kube-apiserver ends an HTTP/2 connection after a 401 (k8s.io/apiserver, UnauthenticatedHTTP2DOSMitigation).
+      // kube-apiserver closes an HTTP/2 connection after a 401 (k8s.io/apiserver, UnauthenticatedHTTP2DOSMitigation).
       if (status === 401) pool.drain(connection);
       if (status < 200 || status >= 300) throw statusError(attempt, status, text, retryAfter);
       return parseAnswer(request, attempt, text) as T;
@@ -128,9 +128,9 @@ function retryAfterOf({ 'retry-after': value }: IncomingHttpHeaders): string | u
 }
 
 /**
- * A request with a body can be taken back only while there is no connection: when a stream is destroyed whose body still
+ * A request with a body can be aborted only while there is no connection: when a stream is destroyed whose body still
  * waits to be sent, Node 24 goes on sending for ever and takes all memory (Http2Session::SendPendingData). Afterwards
- * nothing waits for it any more; it ends by itself, or with its connection.
+ * no caller waits for it any more; it finishes by itself, or with its connection.
  */
 function untilSent(client: Client, signal: AbortSignal): AbortSignal {
   const stop = new AbortController();
@@ -143,8 +143,8 @@ function untilSent(client: Client, signal: AbortSignal): AbortSignal {
 }
 
 /**
- * The events of one watch, one JSON object on each line, until the server ends it or `signal` aborts (returns), or it
- * fails (throws). Every line that came is delivered, or the watch fails: after a lost event only a list helps.
+ * Events of one watch, one JSON object on each line, until the server closes it or `signal` aborts (returns), or it
+ * fails (throws). Every line received is delivered, or the watch fails: after a lost event only a list helps.
  */
 export async function* watchEvents(
   { pool, attempt, path, headers, clock }: Exchange,
@@ -153,7 +153,7 @@ export async function* watchEvents(
   if (signal.aborted) return;
   const connection = pool.forWatch();
   const limit = new TimeLimit(clock, { ms: silenceMs }, signal);
-  /** What the server answers instead of a watch. */
+  /** Answer of the server in place of a watch. */
   let refusal: Answer | undefined;
   try {
     const asked = connection.client.request({ method: 'GET', path, headers, signal: limit.signal });
@@ -197,19 +197,19 @@ function parseEvent(line: string, attempt: Attempt): WatchEvent {
   }
 }
 
-/** Without a reason of ours each answer would make a DOMException, with its stack, that is never read. */
+/** Abort reason: without one each answer would make a DOMException, with its stack, that is never read. */
 const answered = 'answered';
-/** How often in its time a limit looks whether it began again. */
+/** How often in its time a limit checks for a restart. */
 const looks = 4;
 
 interface Limits {
-  /** Of silence, where it begins again; else of all. */
+  /** Limit of silence, where it restarts; else of the whole time. */
   readonly ms: number;
-  /** What grows as long as something comes: then the time begins again, until so much has passed in all. */
+  /** Counter that grows as long as data arrive: then the time restarts, until `longestMs` have passed in all. */
   readonly progress?: { readonly of: () => number; readonly longestMs: number };
 }
 
-/** A signal that aborts when the caller's does, or when the time is up since it began, or began again. */
+/** A signal that aborts when the caller's does, or when the time is up since its start, or restart. */
 class TimeLimit {
   passed = false;
   /** Milliseconds until it passed. */
@@ -227,7 +227,7 @@ class TimeLimit {
 
   constructor(clock: Clock, limits: Limits, caller: AbortSignal) {
     this.#caller = caller;
-    this.reached.catch(() => undefined); // it may abort when nothing waits for it
+    this.reached.catch(() => undefined); // it may reject when nothing waits for it
     if (caller.aborted) this.#abort();
     else caller.addEventListener('abort', this.#abort, { once: true });
     void this.#wait(clock, limits);
@@ -242,7 +242,10 @@ class TimeLimit {
     return this.#given.promise;
   }
 
-  /** Costs nothing: a watch calls it for each piece that comes. The time is then up to a quarter longer. */
+  /**
+   * Restarts the time. Costs nothing: a watch calls it for each chunk received. The time is then up to a quarter
+   * longer.
+   */
   restart(): void {
     this.#hasRestarted = true;
   }

@@ -1,5 +1,5 @@
-// What the rest of the code knows of the API server: requests and watches over few shared connections.
-// Implemented by connection.ts.
+// Interface to the API server for the rest of the code: requests and watches over few shared connections. Implemented
+// by connection.ts.
 import type { V1ConfigMap, V1Secret } from '@kubernetes/client-node';
 
 export type Secret = V1Secret;
@@ -11,17 +11,17 @@ export interface KubeRequest {
   readonly path: string;
   /** Sent as JSON. */
   readonly body?: unknown;
-  /** For PATCH: `application/apply-patch+yaml`, `application/merge-patch+json`. */
+  /** Type of a PATCH: `application/apply-patch+yaml`, `application/merge-patch+json`. */
   readonly contentType?: string;
-  /** What is answered: JSON (default), or `text` as it comes, of /readyz. */
+  /** Form of the answer: JSON (default), or `text` unparsed, for /readyz. */
   readonly answer?: 'json' | 'text';
-  /** `metadata`: of a list, its objects without their content. Default: whole. */
+  /** `metadata`: lists return objects without their content. Default: whole. */
   readonly objects?: 'metadata' | undefined;
-  /** Milliseconds until the request is given up. Default 10 000, and `longestMs` then 30 000. */
+  /** Milliseconds until the request is aborted. Default 10 000, and `longestMs` then 30 000. */
   readonly timeoutMs?: number | undefined;
   /**
-   * The request may wait: `timeoutMs` is for the silence of a server that delivers, a minute in all, and grows up to this
-   * where the server is slow. Default: it is given up after `timeoutMs`, whatever comes.
+   * The request may wait: `timeoutMs` limits the silence of a server that delivers, a minute in all, and grows up to
+   * this where the server is slow. Default: it is aborted after `timeoutMs`, even while data arrive.
    */
   readonly longestMs?: number | undefined;
   readonly signal: AbortSignal;
@@ -30,29 +30,31 @@ export interface KubeRequest {
 export interface KubeConnection {
   /** `https://127.0.0.1:6443`, for messages. */
   readonly server: string;
-  /** The kubeconfig and every file that it names, absolute paths: when one changes, `reload` has something to do. */
+  /** The kubeconfig and every file that it names, absolute paths: when one changes, call `reload`. */
   readonly files: readonly string[];
   /**
    * Sends one request and returns the parsed body of a 2xx answer.
    * Throws KubeNotFound (404), KubeConflict (409), KubeUnauthorized (401), KubeForbidden (403), WatchExpired (410),
-   * KubeRejected (400, 422, and what refusal.ts knows: an admission webhook, a quota), KubeUnavailable (everything else:
-   * no connection, TLS failure, 429, 5xx, time-out; an answer above 10 MiB, with `tooLarge` in its details),
-   * KubeWrongAnswer (a 2xx with something else than was asked; a PUT of what was read without a resourceVersion, which is
-   * not sent).
-   * While the server is away requests share one trial in 200 ms, and fail with what it met (`away` in the details).
+   * KubeRejected (400, 422, and refusals known to refusal.ts: an admission webhook, a quota), KubeUnavailable
+   * (everything else: no connection, TLS failure, 429, 5xx, time-out; an answer above 10 MiB, with `tooLarge` in its
+   * details), KubeWrongAnswer (a 2xx that does not fit the request; a PUT of an object read without a resourceVersion,
+   * which is not sent).
+   * While the server is away requests share one trial in 200 ms, and fail with its error (`away` in the details).
    */
   request<T>(request: KubeRequest): Promise<T>;
   /**
-   * The events of one watch, one JSON object at a time, until the server ends it (then it returns) or it fails (then
-   * it throws as `request` does). Silence of more than `silenceMs` is a failure (KubeUnavailable).
+   * Events of one watch, one JSON object at a time, until the server closes it (then it returns) or it fails (then it
+   * throws as `request` does). Silence of more than `silenceMs` is a failure (KubeUnavailable).
    */
   watch(path: string, options: WatchOptions): AsyncIterable<WatchEvent>;
   /**
-   * For a loop that asks again after each failure: resolves when it is its turn (circuit-breaker.ts). Call what it resolves
-   * with after a success. Never rejects.
+   * Turn of a loop that retries after each failure (circuit-breaker.ts). Call the returned function after a success.
+   * Never rejects.
    */
   turn(signal: AbortSignal): Promise<() => void>;
-  /** Reads kubeconfig, token and CA again. Connections that used other content are ended; watches see KubeUnavailable. */
+  /**
+   * Reads kubeconfig, token and CA again. Connections that used other content are closed; watches see KubeUnavailable.
+   */
   reload(): Promise<'unchanged' | 'changed'>;
   close(): Promise<void>;
 }
@@ -66,5 +68,5 @@ export interface WatchEvent {
   readonly object: unknown;
 }
 
-/** The newest known state of one object: what the API has, or that it has none. */
+/** The newest known state of one object: its content in the API, or its absence. */
 export type ObjectState<T> = { readonly present: true; readonly object: T } | { readonly present: false };

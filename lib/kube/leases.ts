@@ -1,4 +1,4 @@
-// A Lease (coordination.k8s.io/v1): where the API has it, who holds it, and how it is read, made and replaced.
+// A Lease (coordination.k8s.io/v1): its path in the API, its holder, and reading, creating and replacing it.
 import type { GetRequest } from './objects.ts';
 import { resourcePath, typeMeta, withQuery } from './resources.ts';
 
@@ -19,26 +19,26 @@ export interface Lease {
   readonly spec?: LeaseSpec;
 }
 
-/** Whom to ask, and for how long. */
+/** Lease to access, by which connection and in what time. */
 export interface LeaseRequest extends GetRequest {
   readonly lease: LeaseName;
 }
 
-/** For messages. */
+/** Name of a Lease in messages. */
 export const leaseText = ({ namespace, name }: LeaseName): string => `Lease "${namespace}/${name}"`;
 
 export const leasePath = (lease: LeaseName): string => resourcePath('Lease', lease);
 
 /**
- * The host name in a holder's identity: client-go users write `<host name>_<UUID>`, and a UUID has no `_`. Cutting at the
- * last one keeps `node1` apart from `node1_x`, and comparing the whole keeps it apart from `node10`.
+ * The host name in a holder's identity: client-go users write `<host name>_<UUID>`, and a UUID has no `_`. Cutting at
+ * the last one keeps `node1` apart from `node1_x`, and comparing the whole keeps it apart from `node10`.
  */
 export function holderHost(identity: string): string | undefined {
   const cut = identity.lastIndexOf('_');
   return cut > 0 && cut < identity.length - 1 ? identity.slice(0, cut) : undefined;
 }
 
-/** Throws what the connection throws: KubeNotFound where there is none. */
+/** Throws the connection's errors: KubeNotFound where there is none. */
 export function readLease({ connection, lease, ...asking }: LeaseRequest): Promise<Lease> {
   return connection.request<Lease>({ method: 'GET', path: leasePath(lease), ...asking });
 }
@@ -46,8 +46,8 @@ export function readLease({ connection, lease, ...asking }: LeaseRequest): Promi
 const writePath = (lease: LeaseName): string => withQuery(leasePath(lease), { fieldManager: 'kube-cert-recovery' });
 
 /**
- * By server-side apply, because RBAC can name an object that is made so; the resourceVersion that no object has lets the
- * apply only create. Throws KubeConflict where another was quicker, and what the connection throws.
+ * Creates by server-side apply, because RBAC can name an object that is created so; a resourceVersion that no object
+ * has lets the apply only create. Throws KubeConflict where another client was quicker, and the connection's errors.
  */
 export async function createLease({ connection, lease, ...asking }: LeaseRequest, spec: object): Promise<void> {
   const body = { ...typeMeta('Lease'), metadata: { ...lease, resourceVersion: '1' }, spec };
@@ -55,7 +55,9 @@ export async function createLease({ connection, lease, ...asking }: LeaseRequest
   await connection.request({ method: 'PATCH', path: writePath(lease), contentType, body, ...asking });
 }
 
-/** Unless it has changed since it was read. Throws KubeConflict then, and what the connection throws. */
+/**
+ * Replaces the Lease unless it has changed since it was read. Throws KubeConflict then, and the connection's errors.
+ */
 export async function replaceLease(
   { connection, lease, ...asking }: LeaseRequest,
   found: Lease,

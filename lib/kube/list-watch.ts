@@ -1,7 +1,7 @@
-// What a list and a watch say of objects, for as long as it is asked for: list, then watch from there, as a reflector of
-// client-go. What is not in a successful list, or DELETED, is gone; an error says nothing about any object.
+// List and watch of objects until the signal aborts: list, then watch from there, as a reflector of client-go. An
+// object missing in a successful list, or DELETED, is gone; an error means nothing for any object.
 // After any failure the objects are listed again, so an update made while the API was away is reported, not lost; only
-// when the server ends a watch in an orderly way is the next one started from the last version, without a list.
+// when the server closes a watch in an orderly way is the next watch started from the last version, without a list.
 import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { CheckState } from '../health.ts';
@@ -14,17 +14,20 @@ import type { WatchEvent } from './kube.ts';
 import { list, type ListOptions } from './list.ts';
 import { withQuery } from './resources.ts';
 
-/** What a watch is doing now, for health checks. */
+/** State of a watch, for health checks. */
 export interface WatchStatus {
   readonly phase: 'listing' | 'watching' | 'waiting' | 'stopped';
-  /** When the server last said something about its objects. */
+  /** Time of the server's last list, event or bookmark. */
   readonly lastProgress: Date | undefined;
   /** Why it waits. */
   readonly message?: string;
 }
 
 export interface ListWatchOptions<T, K = T> extends ListOptions<T, K> {
-  /** All that there is. It is called after each list, `onEvent` after each event; both return at once and never throw. */
+  /**
+   * Receives all objects. It is called after each list, `onEvent` after each event; both return immediately and never
+   * throw.
+   */
   readonly onList: (objects: readonly K[]) => void;
   readonly onEvent: (type: 'ADDED' | 'MODIFIED' | 'DELETED', object: T) => void;
   readonly onStatus?: (status: WatchStatus) => void;
@@ -35,12 +38,12 @@ export interface ListWatchOptions<T, K = T> extends ListOptions<T, K> {
 /** A kube-apiserver sends a bookmark about every minute. */
 const silenceMs = 90_000;
 const firstRetryMs = 100;
-/** Until the first success the API server is taken to be starting: it is asked often. */
+/** Retry limit until the first success, while the API server counts as starting: it is queried often. */
 const longestRetryAtStartMs = 1000;
 const longestRetryMs = 5000;
 /** A failure that lasts is logged again after this time. */
 const logAgainMs = 300_000;
-/** A watch that the server ends sooner, having said nothing, counts as a failure: no tight loop of watches. */
+/** A watch that the server closes sooner, without an event, counts as a failure: no tight loop of watches. */
 const shortestWatchMs = 1000;
 
 interface Metadata {
@@ -55,7 +58,7 @@ class ListWatch<T, K> {
   /** Failures since the last progress of a watch. */
   #failures = 0;
   #loggedAt: Date | undefined;
-  /** Called after a list that comes after a failure: others that failed may try again, too. */
+  /** Called after a list that follows a failure: other failed requests may retry, too. */
   #succeeded: () => void = () => undefined;
 
   constructor(options: ListWatchOptions<T, K>) {
@@ -87,10 +90,10 @@ class ListWatch<T, K> {
     return resourceVersion;
   }
 
-  /** Whether the watch was of use: it said something, or lasted. */
+  /** Whether the watch was of use: it brought an event, or lasted. */
   async #watch(from: string): Promise<boolean> {
     const { connection, clock, signal, objects } = this.#options;
-    // The server's own limit, spread so that many watches do not all end at once.
+    // The server's own limit, spread so that many watches do not all close together.
     const timeoutSeconds = 300 + Math.floor(Math.random() * 300);
     const path = withQuery(this.#options.path, {
       watch: 'true',
@@ -126,7 +129,7 @@ class ListWatch<T, K> {
 
   async #failed(err: unknown): Promise<void> {
     this.#resourceVersion = undefined;
-    // The version is too old for the server's memory: normal after a pause or a compaction, and a list settles it.
+    // The version is too old for the server's watch cache: normal after a pause or a compaction, and a list settles it.
     if (isCode(err, 'WatchExpired') && this.#failures === 0) {
       this.#failures = 1;
       return;
@@ -138,7 +141,7 @@ class ListWatch<T, K> {
     const { connection, clock, log, signal } = this.#options;
     this.#failures += 1;
     const longestMs = this.#listedOnce ? longestRetryMs : longestRetryAtStartMs;
-    // A server that is away has a pace of its own, for all who wait for it.
+    // A server that is away has a pace of its own, shared by all waiting clients.
     const ms = isAway(err) ? 0 : backoffMs(this.#failures, { firstMs: firstRetryMs, longestMs, random: Math.random });
     const now = clock.now();
     const fields = {
@@ -147,7 +150,7 @@ class ListWatch<T, K> {
       duration: ms,
       ...(err instanceof RecoveryError && { code: err.code }),
     };
-    // The first failure is news, and one that lasts; those in between are not.
+    // The first failure is logged as a warning, and again when it lasts; failures in between are not.
     const quietMs = Math.abs(now.getTime() - (this.#loggedAt?.getTime() ?? 0));
     if (this.#failures === 1 || quietMs >= logAgainMs) {
       this.#loggedAt = now;
@@ -167,7 +170,7 @@ class ListWatch<T, K> {
   }
 }
 
-/** An ERROR event carries a Status, as a refused request would. */
+/** An ERROR event carries a Status, like the answer to a refused request. */
 function eventError(object: unknown, attempt: Attempt): RecoveryError {
   const code = Number((object as { readonly code?: unknown } | undefined)?.code ?? 500);
   return statusError(attempt, code, JSON.stringify(object ?? {}));
@@ -181,9 +184,9 @@ export function listWatch<T extends object, K = T>(options: ListWatchOptions<T, 
 const longestSilenceMs = 120_000;
 
 /**
- * Whether watches follow the API: what is known may be as the API had it hours ago. A watch of a quiet object or collection
- * hears a bookmark about every minute, so silence means that it fails, or hangs. What failed is said by one of them: most
- * often it is the same for all.
+ * Whether watches follow the API: cached state may be hours old. A watch of a quiet object or collection receives a
+ * bookmark about every minute, so silence means that it fails, or hangs. The error of one watch is reported: most often
+ * it is the same for all.
  */
 export class WatchHealth {
   readonly #began: Date;

@@ -1,6 +1,6 @@
-// A collection, in one answer or in pages of which only what the caller keeps stays in memory: who may create
-// objects decides how large they are. A page that is too large for one answer is asked for again with fewer objects; a
-// single object always fits (pool.ts). All pages are of the one version that the first was read at.
+// A collection, in one answer or in pages of which only the fields that the caller keeps stay in memory: users who can
+// create objects decide how large they are. A page that is too large for one answer is requested again with fewer
+// objects; a single object always fits (pool.ts). All pages are of the one version that the first was read at.
 import { isCode, RecoveryError } from '../errors.ts';
 import { describeRequest } from './answer.ts';
 import { wrongAnswer } from './api-error.ts';
@@ -11,17 +11,20 @@ import { isMapping } from '../yaml.ts';
 export interface Pages<T, K> {
   /** Objects in one answer, at most. */
   readonly size: number;
-  /** What stays of an object; undefined: nothing. Called again for the same object when a list begins again. */
+  /**
+   * Returns the part of an object to keep; undefined: nothing. Called again for the same object when a list begins
+   * again.
+   */
   readonly keep: (object: T) => K | undefined;
-  /** Enough has been seen after so many objects read, or with one that was kept. Default: all are wanted. */
+  /** Stops paging after so many objects read, or once an object was kept. Default: all are read. */
   readonly enough?: { readonly read: number };
 }
 
 export interface ListOptions<T, K> {
   readonly connection: KubeConnection;
-  /** Of the collection, with the selectors that narrow it: `/api/v1/nodes?fieldSelector=...`. */
+  /** Path of the collection, with the selectors that narrow it: `/api/v1/nodes?fieldSelector=...`. */
   readonly path: string;
-  /** For a collection whose size others decide. Default: one answer, and all of it. */
+  /** Paging, for a collection whose size other users decide. Default: one answer, and all of it. */
   readonly pages?: Pages<T, K> | undefined;
   readonly objects?: KubeRequest['objects'];
   readonly signal: AbortSignal;
@@ -42,7 +45,7 @@ export async function list<T, K = T>(options: ListOptions<T, K>): Promise<Listed
   try {
     return await listOnce(options);
   } catch (err) {
-    // etcd was compacted between two pages (410): what was read is of no use, and a new list is of the present.
+    // etcd was compacted between two pages (410): the pages read are of no use, and a new list is of the present.
     if (options.pages === undefined || !isCode(err, 'WatchExpired')) throw err;
     return listOnce(options);
   }
@@ -67,7 +70,7 @@ async function listOnce<T, K>({
     });
     let page: ObjectList<T>;
     try {
-      // No resourceVersion: a read that is as new as etcd itself, never from a cache that lags behind.
+      // No resourceVersion: a consistent read, as new as etcd itself, never from a cache that lags behind.
       page = await connection.request<ObjectList<T>>({ method: 'GET', path: pagePath, signal, objects: form });
     } catch (err) {
       if (size === undefined || size === 1 || !isTooLarge(err)) throw err;

@@ -1,5 +1,5 @@
-// A named Secret or ConfigMap: where the API has it, the one rule for what is not there, and its newest state as long as
-// it is asked for.
+// A named Secret or ConfigMap: its path in the API, the one rule for its absence, and its newest state until the signal
+// aborts.
 import { V1MicroTime } from '@kubernetes/client-node/dist/types.js';
 import { isCode } from '../errors.ts';
 import type { ConfigMap, KubeConnection, KubeRequest, ObjectState, Secret } from './kube.ts';
@@ -14,19 +14,19 @@ interface ObjectName {
 
 export const objectPath = ({ kind, ...object }: ObjectName): string => resourcePath(apiKinds[kind], object);
 
-/** A list of this object alone, which RBAC by resourceNames authorises; with `&watch=true` a watch of it. */
+/** Path of a list of this object alone, which RBAC by resourceNames authorises; with `&watch=true` a watch of it. */
 export function namedListPath({ kind, namespace, name }: ObjectName): string {
   return withQuery(collectionPath(apiKinds[kind], namespace), { fieldSelector: `metadata.name=${name}` });
 }
 
-/** A time as Events and Leases have it, with six digits after the second. */
+/** A time in the format of Events and Leases, with six digits after the second. */
 export const microTime = (date: Date): string => new V1MicroTime(date).toISOString();
 
 export interface GetRequest extends Pick<KubeRequest, 'signal' | 'timeoutMs' | 'longestMs'> {
   readonly connection: Pick<KubeConnection, 'request'>;
 }
 
-/** Undefined where the API server says 404. Throws whatever else the connection throws. */
+/** Undefined where the API server answers 404. Throws all other errors of the connection. */
 export async function getIfPresent<T>({ connection, ...limits }: GetRequest, path: string): Promise<T | undefined> {
   try {
     return await connection.request<T>({ method: 'GET', path, ...limits });
@@ -38,13 +38,14 @@ export async function getIfPresent<T>({ connection, ...limits }: GetRequest, pat
 
 type WatchObjectOptions<T> = ObjectName &
   Omit<ListWatchOptions<T>, 'path' | 'pages' | 'objects' | 'onList' | 'onEvent'> & {
-    /** Called with the newest state after each list and each event. Must return at once and must not throw. */
+    /** Called with the newest state after each list and each event. Must return immediately and must not throw. */
     readonly onState: (state: ObjectState<T>) => void;
   };
 
 /**
- * Reports the object's newest state until `signal` aborts, by a list and a watch narrowed to its name. "Absent" is said only
- * after a successful list without the object or a DELETED event, never because of an error. Never rejects.
+ * Reports the object's newest state until `signal` aborts, by a list and a watch narrowed to its name. "Absent" is
+ * reported only after a successful list without the object or a DELETED event, never because of an error. Never
+ * rejects.
  */
 export function watchObject<T extends Secret | ConfigMap>(options: WatchObjectOptions<T>): Promise<void> {
   return watchNamed(options);
@@ -55,8 +56,8 @@ interface Versioned {
 }
 
 /**
- * As watchObject, without the content: who may write objects decides how large they are, and of many watches each may just
- * receive one.
+ * Variant of watchObject without the content: users who can write objects decide how large they are, and many watches
+ * may receive one at the same time.
  */
 export function watchMetadata(options: WatchObjectOptions<Versioned>): Promise<void> {
   return watchNamed({ ...options, objects: 'metadata' });

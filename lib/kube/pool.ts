@@ -1,8 +1,8 @@
-// The pool of connections to one API server with one set of credentials: one for requests, others for watches, each
-// HTTP/2 with many streams. A kube-apiserver allows 100 streams on a connection; one takes at most 80 watches, so that
-// streams which the server has not yet forgotten never block a new watch. Without HTTP/2 there is one for each request
-// that is on its way, and for each watch.
-// A connection that stays silent is ended: undici sends PINGs, but waits for their answers without end.
+// The pool of connections to one API server with one set of credentials: one for requests, more for watches, each
+// HTTP/2 with many streams. A kube-apiserver allows 100 streams on a connection; a connection takes at most 80 watches,
+// so that streams which the server has not yet forgotten never block a new watch. Without HTTP/2 there is one for each
+// request in flight, and for each watch.
+// A connection that stays silent is closed: undici sends PINGs, but waits for their answers for ever.
 import { subscribe } from 'node:diagnostics_channel';
 import type { EventEmitter } from 'node:events';
 import type { TLSSocket } from 'node:tls';
@@ -17,9 +17,9 @@ import { Pace } from './pace.ts';
 export interface PoolOptions {
   readonly credentials: Credentials;
   readonly clock: Clock;
-  /** Milliseconds until a connection must stand, TLS included; longer where the server is slow. Default 5000. */
+  /** Milliseconds until a connection must be open, TLS included; longer where the server is slow. Default 5000. */
   readonly connectTimeoutMs?: number | undefined;
-  /** Milliseconds between two PINGs; three without an answer end the connection. Default 5000. */
+  /** Milliseconds between two PINGs; three without an answer close the connection. Default 5000. */
   readonly pingMs?: number | undefined;
 }
 
@@ -29,16 +29,17 @@ export interface PooledConnection {
   watches: number;
   /** Requests that use it now. */
   requests: number;
-  /** The one that stands, or stood last. */
+  /** The present socket, or the last one. */
   socket: TLSSocket | undefined;
-  /** Something came back on the connection since the last look. */
+  /** Whether data came on the connection since the last check. */
   heard: boolean;
   isMultiplexed: boolean;
   readonly ended: AbortController;
 }
 
-// undici takes its listeners off a stream that was cancelled; when the session then ends with an error, Node ends that
-// stream with it, and an 'error' without a listener ends the process. Every request hears of its failure in any case.
+// undici takes its listeners off a stream that was cancelled; when the session then closes with an error, Node destroys
+// that stream with it, and an 'error' without a listener terminates the process. Every request gets its failure in any
+// case.
 subscribe('http2.client.stream.created', (message) => {
   (message as { readonly stream: EventEmitter }).stream.on('error', () => undefined);
 });
@@ -46,26 +47,26 @@ subscribe('http2.client.stream.created', (message) => {
 const mostWatches = 80;
 const idleMs = 60_000;
 const defaultConnectTimeoutMs = 5000;
-/** Of a server that has taken the connection, and does not come to its TLS. */
+/** Limit for a server that accepts the connection, and does not complete its TLS handshake. */
 const longestConnectMs = 15_000;
-/** Connections for requests at a time, without HTTP/2. */
+/** Most connections for requests at a time, without HTTP/2. */
 const mostRequests = 16;
-/** Why what waits on one connection gets others: nothing of it has been sent. */
+/** Reason for moving queued requests to other connections: none of them has been sent. */
 const withoutHttp2 = new RecoveryError(
   'KubeUnavailable',
   'the server has no HTTP/2: one connection for each request and watch',
 );
 
-/** Whether it failed before it was sent, by `withoutHttp2`. */
+/** Whether a request failed before it was sent, by `withoutHttp2`. */
 export const isUnsent = (err: unknown): boolean => causesOf(err).includes(withoutHttp2);
 
-/** No request is waited for longer: after this time nothing on a draining connection is of use. */
+/** Longest time of a request: after it a draining connection is of no use. */
 const longestRequestMs = 60_000;
 
 export class ConnectionPool {
   readonly #options: PoolOptions;
   readonly #forWatches = new Set<PooledConnection>();
-  /** Draining ones too, until what runs on them has finished. */
+  /** All connections, draining ones included until their requests have finished. */
   readonly #all = new Set<PooledConnection>();
   readonly #forRequests = new Set<PooledConnection>();
   /** Learned from ALPN. */
@@ -77,7 +78,7 @@ export class ConnectionPool {
     this.pace = new Pace(options.clock);
   }
 
-  /** One for a request that has its turn (pace.ts), and is counted until `finished`. */
+  /** Connection for a request that has its turn (pace.ts), counted until `finished`. */
   forRequest(): PooledConnection {
     let connection = [...this.#forRequests].find(({ requests }) => this.#isMultiplexed || requests === 0);
     if (connection === undefined) {
@@ -93,19 +94,19 @@ export class ConnectionPool {
   }
 
   /**
-   * A request on it has waited in vain. Whether the server was heard since it began: then it is slow, and the connection
-   * stays; otherwise it may be lost, and the next request gets a new one.
+   * Whether data came since a request began that has timed out: then the server is slow, and the connection stays;
+   * otherwise it may be lost, and the next request gets a new one.
    */
   isSlow(connection: PooledConnection, before: Heard): boolean {
     const { socket, bytes } = heardOn(connection);
     const isHeard = socket !== before.socket || bytes > before.bytes;
     const isConnecting = !isHeard && (socket === undefined || socket.destroyed);
-    if (isConnecting) return false; // the limit of connecting decides
+    if (isConnecting) return false; // the connect limit decides
     if (!isHeard || !connection.isMultiplexed) this.drain(connection);
     return isHeard;
   }
 
-  /** One with room for another watch, which is counted until `release`. */
+  /** Connection with room for another watch, counted until `release`. */
   forWatch(): PooledConnection {
     let connection = [...this.#forWatches].find(({ watches }) => watches < (this.#isMultiplexed ? mostWatches : 1));
     if (connection === undefined) {
@@ -119,12 +120,14 @@ export class ConnectionPool {
   release(connection: PooledConnection): void {
     connection.watches -= 1;
     if (connection.watches > 0) return;
-    // The last one for watches is kept for the next watch; it ends by itself when idle.
+    // The last connection for watches is kept for the next watch; it closes by itself when idle.
     const kept = this.#forWatches.has(connection) && this.#forWatches.size === 1;
     if (!kept) this.drain(connection);
   }
 
-  /** Takes no new work, because it may be lost: what runs on it may finish, within its own time limits. */
+  /**
+   * Gives a connection no new requests, because it may be lost: those on it may finish, within their own time limits.
+   */
   drain(connection: PooledConnection): void {
     this.#forget(connection);
     if (connection.watches > 0) return; // the last of its watches drains it again
@@ -139,7 +142,7 @@ export class ConnectionPool {
     void this.#giveUp(connection, over.signal);
   }
 
-  /** Ends all watches for `reason`; requests under way are finished, because their outcome matters to who asked. */
+  /** Closes all watches for `reason`; requests in flight are finished, because their outcome matters to the caller. */
   drainAll(reason: RecoveryError): void {
     for (const connection of this.#forWatches) void this.#end(connection, reason);
     for (const connection of this.#forRequests) this.drain(connection);
@@ -149,7 +152,7 @@ export class ConnectionPool {
     await Promise.all([...this.#all].map((connection) => this.#end(connection, reason)));
   }
 
-  /** A write that got no answer stays on its connection (see exchange.ts), which may be lost. */
+  /** Closes a connection in the end: a write that got no answer stays on it (see exchange.ts), and it may be lost. */
   async #giveUp(connection: PooledConnection, over: AbortSignal): Promise<void> {
     await this.#options.clock.sleep(longestRequestMs, over);
     if (!over.aborted) await this.#end(connection, new RecoveryError('KubeUnavailable', 'the connection was given up'));
@@ -167,20 +170,20 @@ export class ConnectionPool {
     return connection.client.destroyed ? Promise.resolve() : connection.client.destroy(reason);
   }
 
-  /** `maxResponseSize`: a watch has none, it is one answer for minutes. */
+  /** `maxResponseSize`: a watch has no limit, it is one answer for minutes. */
   #open(maxResponseSize = -1): PooledConnection {
     const { credentials, pingMs = 5000 } = this.#options;
     const connect = {
       ca: credentials.ca,
-      // Said here, because Node's default is what NODE_TLS_REJECT_UNAUTHORIZED says.
+      // Explicit, because Node's default depends on NODE_TLS_REJECT_UNAUTHORIZED.
       rejectUnauthorized: true,
-      // As Go takes a CA file: every certificate in it is trusted, also a CA that another one has signed.
+      // The semantics of Go for a CA file: every certificate in it is trusted, also a CA signed by another CA.
       allowPartialTrustChain: true,
       ...credentials.clientCertificate,
       ...(credentials.serverName !== undefined && { servername: credentials.serverName }),
       allowH2: true,
       preferH2: true,
-      // Every new connection verifies the server's certificate of now, never one remembered by a resumed session.
+      // Every new connection verifies the server's current certificate, never one remembered by a resumed session.
       maxCachedSessions: 0,
     };
     const client = new Client(new URL(credentials.server).origin, {
@@ -199,7 +202,7 @@ export class ConnectionPool {
         }) as unknown as TLSSocket;
         opened.once('connect', () => (isTaken = true));
       },
-      // Time limits are the callers': a watch has none but silence, a request its own.
+      // Callers set the time limits: a watch has none but silence, a request its own.
       headersTimeout: 0,
       bodyTimeout: 0,
       maxResponseSize,
@@ -240,13 +243,13 @@ export class ConnectionPool {
   }
 
   /**
-   * A server sends its SETTINGS first of all (RFC 9113, 3.4). Where the connection was reset just after TLS stood, neither
-   * undici nor Node says so, and every request would wait for what never comes.
+   * Waits for the SETTINGS, which a server sends first of all (RFC 9113, 3.4). Where the connection was reset just
+   * after the TLS handshake, neither undici nor Node reports it, and every request would wait for ever.
    */
   async #expectSettings(connection: PooledConnection, socket: TLSSocket): Promise<void> {
     const { clock } = this.#options;
     let limitMs = 0;
-    // It may turn out meanwhile to be slow.
+    // The server may turn out to be slow during the wait.
     while (limitMs < this.#connectMs && !connection.ended.signal.aborted) {
       const moreMs = this.#connectMs - limitMs;
       await clock.sleep(moreMs, connection.ended.signal);
@@ -264,7 +267,7 @@ export class ConnectionPool {
       const { bytes } = heardOn(connection);
       await this.#options.clock.sleep(limitMs, signal);
       if (signal.aborted || connection.heard || !connection.isMultiplexed) continue;
-      if (heardOn(connection).bytes > bytes) continue; // much is on its way, and the answer to a PING behind it
+      if (heardOn(connection).bytes > bytes) continue; // much data is in flight, with the answer to a PING behind it
       await this.#end(connection, new RecoveryError('KubeUnavailable', `the connection was silent for ${limitMs} ms`));
     }
   }
@@ -272,7 +275,7 @@ export class ConnectionPool {
 
 const timedOut = 'UND_ERR_CONNECT_TIMEOUT';
 
-/** What has come on a connection so far. */
+/** Data received on a connection so far. */
 export interface Heard {
   readonly socket: TLSSocket | undefined;
   readonly bytes: number;

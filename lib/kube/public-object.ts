@@ -1,9 +1,9 @@
 // Reads one public object of an API server whose CA certificate this machine has, though that may have expired. A trust
-// anchor is a name and a public key (RFC 5280, 6.1.1 d): when the certificate of the CA that brought these ends is no part of
-// path validation. So the server is verified here, by the key of that CA: signatures, its name, its own dates and usage,
-// all but the dates of the anchor. TLS has shown by then that it has the key of its certificate. Before it is verified
-// nothing is sent, and no credential ever is: who answers is believed to be the API server, for one public answer, and what
-// the answer is worth is judged by who asks. Everything else goes through connection.ts, which asks for all dates.
+// anchor is a name and a public key (RFC 5280, 6.1.1 d): the expiry of the CA certificate that brought these is no part
+// of path validation. So the server is verified here, by the key of that CA: signatures, its name, its own dates and
+// usage, all but the dates of the anchor. TLS has proven by then that it has the key of its certificate. Nothing is
+// sent before the server is verified, and no credential ever is: a verified server counts as the API server for one
+// public answer, which the caller has to judge. Everything else goes through connection.ts, which checks all dates.
 import { type EventEmitter, once } from 'node:events';
 import { isIP } from 'node:net';
 import { connect, type TLSSocket } from 'node:tls';
@@ -22,9 +22,9 @@ import { type Attempt, networkError, statusError, unavailable } from './api-erro
 export interface PublicRead {
   /** `https://10.0.0.1:6443`, with the path that some proxies put before the API. */
   readonly server: string;
-  /** Asked for by SNI and verified. Undefined: the host of `server`. */
+  /** Name for SNI and verification. Undefined: the host of `server`. */
   readonly serverName: string | undefined;
-  /** The server is known by the key of one of these. */
+  /** CAs whose key identifies the server. */
   readonly anchors: readonly Certificate[];
   readonly path: string;
   readonly userAgent: string;
@@ -33,7 +33,10 @@ export interface PublicRead {
   readonly signal: AbortSignal;
 }
 
-/** Throws as `KubeConnection.request`; for a server that is not known KubeUnavailable, with `untrusted` in its details. */
+/**
+ * Throws as `KubeConnection.request`; for a server that fails verification KubeUnavailable, with `untrusted` in its
+ * details.
+ */
 export async function readPublicObject<T>(asked: PublicRead): Promise<T> {
   const { server, serverName, path, userAgent, timeoutMs, clock, signal } = asked;
   const url = new URL(server);
@@ -61,14 +64,14 @@ export async function readPublicObject<T>(asked: PublicRead): Promise<T> {
   }
 }
 
-/** Of this connection and no other: what is verified once is used once. */
+/** Client of this connection and no other: a verified socket is used once. */
 function clientOn(socket: TLSSocket, { origin }: URL): Client {
   let isUsed = false;
   const client = new Client(origin, {
     connect: (_options, callback) => {
       const ended = isUsed ? Object.assign(new Error('ended'), { code: 'UND_ERR_CLOSED' }) : undefined;
       isUsed = true;
-      // Not at once: undici does not expect it before its own call has returned.
+      // Deferred: undici does not expect it before its own call has returned.
       queueMicrotask(() => (ended === undefined ? callback(null, socket) : callback(ended, null)));
     },
     maxResponseSize: bounds.publicAnswer.most.bytes,
@@ -86,14 +89,14 @@ interface Peer {
   readonly attempt: Attempt;
 }
 
-/** A connection to the server, on which nothing was sent yet. */
+/** Opens a verified connection to the server, on which nothing was sent yet. */
 async function verifiedSocket(asked: PublicRead, { name, attempt }: Peer): Promise<TLSSocket> {
   const { server, anchors, timeoutMs, clock, signal } = asked;
   const socket = connect({
     ...serverAddress(new URL(server)),
     servername: isIP(name) === 0 ? name : '',
     ALPNProtocols: ['http/1.1'],
-    // What Node would ask of the anchor as well is when it ends. All that it asks is asked below, and before anything is sent.
+    // Node would also check the dates of the anchor. All its other checks are made below, before anything is sent.
     rejectUnauthorized: false,
     ca: anchors.map(({ pem }) => pem),
   });
@@ -122,7 +125,7 @@ interface Known {
   readonly now: Date;
 }
 
-/** Why a server with this chain (PEM, leaf first) is not the one of that name, whatever the dates of the anchors. */
+/** Why a server with this chain (PEM, leaf first) is not the server of that name, whatever the dates of the anchors. */
 function peerProblem(chain: string, { name, anchors, now }: Known): string | undefined {
   let presented: readonly Certificate[];
   try {

@@ -1,12 +1,12 @@
-// Why an API server has refused what it understood, and the one thing to do about it. A Status says it in free text, which
-// may hold what a request carried: fixed patterns alone are shown, with the names that they find. Pure.
+// Why an API server has refused a valid request, and the one thing to do about it. A Status has free text, which may
+// hold content of a request: only fixed patterns are shown, with the names that they find. Pure.
 import type { ErrorCode } from '../errors.ts';
 
 interface Cause {
-  /** The first group is a name. The source of the message stands beside each. */
+  /** Pattern whose first group is a name. The source of the message is next to each. */
   readonly pattern: RegExp;
   readonly code: ErrorCode;
-  /** What is the case; what to do. */
+  /** Returns the state and the advice. */
   readonly says: (name: string) => string;
 }
 
@@ -77,13 +77,13 @@ const causes: readonly Cause[] = [
       `the user lacks the permission to ${name} for this signer; grant it by the init that made this user`,
   },
   {
-    pattern: /is forbidden: (?!User )/, // apiserver pkg/admission/errors.go: of no plugin that is named above
+    pattern: /is forbidden: (?!User )/, // apiserver pkg/admission/errors.go: by no plugin named above
     code: 'KubeForbidden',
     says: () => 'an admission plugin of the API server denied it; its reason is in the log of kube-apiserver',
   },
 ];
 
-/** Undefined where the message is none of those that are known. */
+/** Undefined for an unknown message. */
 export function causeOfRefusal(message: string): (Pick<Cause, 'code'> & { readonly text: string }) | undefined {
   for (const { pattern, code, says } of causes) {
     const found = pattern.exec(message);

@@ -1,9 +1,9 @@
-// Where the API keeps objects: the one table of kinds and paths. Pure.
+// Paths of objects in the API: the one table of kinds. Pure.
 
 const rbac = '/apis/rbac.authorization.k8s.io/v1';
 const registration = '/apis/admissionregistration.k8s.io/v1';
 
-/** Path of the collection by kind; `{namespace}` where objects live in one. */
+/** Path of the collection by kind; `{namespace}` where its objects are namespaced. */
 export const collections = {
   Namespace: '/api/v1/namespaces',
   Node: '/api/v1/nodes',
@@ -27,10 +27,10 @@ export const collections = {
 
 export type Kind = keyof typeof collections;
 
-/** As inventories name them. */
+/** Kinds by their names in inventories. */
 export const apiKinds = { secret: 'Secret', configMap: 'ConfigMap' } as const;
 
-/** Of all objects of a kind; without a namespace those of all. */
+/** Path of all objects of a kind; without a namespace, in all namespaces. */
 export function collectionPath(kind: Kind, namespace?: string): string {
   return namespace === undefined
     ? collections[kind].replace('/namespaces/{namespace}', '')
@@ -44,16 +44,16 @@ export function resourcePath(
   return `${collectionPath(kind, namespace)}/${encodeURIComponent(name)}`;
 }
 
-/** A value as a field selector has it (apimachinery, pkg/fields/selector.go, EscapeValue): `a\,b` of `a,b`. */
+/** A value escaped for a field selector (apimachinery, pkg/fields/selector.go, EscapeValue): `a\,b` of `a,b`. */
 export const selectorValue = (value: string): string => value.replaceAll(/[\\,=]/g, String.raw`\$&`);
 
-/** With more in the query. */
+/** Adds parameters to the query of a path. */
 export function withQuery(path: string, parameters: Record<string, string>): string {
   const query = new URLSearchParams(parameters).toString();
   return query === '' ? path : `${path}${path.includes('?') ? '&' : '?'}${query}`;
 }
 
-/** What an object says of itself. */
+/** `apiVersion` and `kind` of an object. */
 export function typeMeta(kind: Kind): { readonly apiVersion: string; readonly kind: Kind } {
   const [, apiVersion = ''] = /^\/apis?\/(.*?v\d+)\//.exec(collections[kind]) ?? [];
   return { apiVersion, kind };

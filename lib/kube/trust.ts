@@ -1,15 +1,15 @@
-// Which CA a connection knows its server by, while the file that says so changes. The file may be ours: a wrong CA that
-// is written into the published bundle would shut out the very process that puts it right. So the CA by which the
-// server has answered stays at hand until it has answered by the new one, too. Pure.
+// Which CA a connection trusts for its server, while the file with the CA changes. The file may be published by this
+// process: a wrong CA in the published bundle would shut out the very process that corrects it. So the CA with which
+// the server has answered is kept until it has answered with the new CA, too. Pure.
 export class Trust {
   #ca: Buffer | undefined;
   #hasWorked = false;
-  /** By which the server has answered, before the present one. */
+  /** The CA before the present one, with which the server has answered. */
   #former: Buffer | undefined;
-  /** What the file says, and the server is not known by. */
+  /** CA in the file, which does not verify the server. */
   #refused: Buffer | undefined;
 
-  /** What to use when the file says `inFile`. */
+  /** Returns the CA to use when the file holds `inFile`. */
   use(inFile: Buffer): Buffer {
     if (this.#ca !== undefined && [this.#ca, this.#refused].some((ca) => ca?.equals(inFile))) return this.#ca;
     if (this.#hasWorked) this.#former = this.#ca;
@@ -19,15 +19,15 @@ export class Trust {
     return inFile;
   }
 
-  /** The server has answered. */
+  /** Records an answer of the server. */
   worked(): void {
     this.#hasWorked = true;
     this.#former = undefined;
   }
 
   /**
-   * The server is not known by it. Returns the former CA where there is one, which is in use from now on. Where that fails
-   * as well, the file is followed again, and stays to be followed: nothing goes back and forth.
+   * Records that the CA does not verify the server. Returns the former CA where there is one, which is in use from now
+   * on. Where that fails as well, the file is followed again, and stays followed: no flapping.
    */
   failed(): Buffer | undefined {
     const former = this.#former;

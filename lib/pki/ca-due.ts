@@ -1,19 +1,19 @@
-// When a CA is due for renewal ahead of its end: on control-plane nodes, which the administrator may tell otherwise, on
-// workers, which follow, and for whoever looks for its successor before. Pure.
+// When a CA is due for renewal before it expires: on control-plane nodes, where the administrator may configure it, on
+// workers, which follow, and for the search for its successor, which begins before. Pure.
 import type { CertificateFacts } from './certificate.ts';
 
 type Life = Pick<CertificateFacts, 'notBefore' | 'notAfter'>;
 
-/** Remaining life without a setting. */
+/** Default remaining life at renewal. */
 export const defaultCaBeforeMs = 365 * 86_400_000;
-/** The part of a life that may be left at most, as cert-manager has it by default. */
+/** Largest part of a life that may remain at renewal, as cert-manager's default. */
 export const mostOfLife = 1 / 3;
-/** The part of a threshold by which nodes that were made within a minute are spread. */
+/** Part of a threshold by which nodes created within a minute are spread. */
 export const jitterPart = 0.1;
 
 export const lifeMsOf = ({ notBefore, notAfter }: Life): number => notAfter.getTime() - notBefore.getTime();
 
-/** Milliseconds before notAfter. */
+/** Milliseconds before notAfter at which a renewal is due. */
 export const caThresholdMs = (ca: Life, beforeMs = defaultCaBeforeMs): number =>
   Math.min(beforeMs, lifeMsOf(ca) * mostOfLife);
 

@@ -1,7 +1,8 @@
-// The fields of a certificate (RFC 5280, 4.1), read as Go parses them (crypto/x509, parser.go of Go 1.22 and 1.26): in its
-// order and no stricter, what is not asked there is not asked here. OpenSSL takes dates that do not exist, two signature
-// algorithms that differ, names that are no text; every Kubernetes component refuses the file around such a certificate.
-// What Go has begun to ask is told and no error: there are clusters whose components load it.
+// The fields of a certificate (RFC 5280, 4.1), read as Go parses them (crypto/x509, parser.go of Go 1.22 and 1.26): in
+// its order and no stricter, without checks that Go does not make. OpenSSL accepts dates that do not exist, two
+// signature algorithms that differ, names that are no text; every Kubernetes component refuses the file around such a
+// certificate. A violation of a check that newer Go has added is reported, and is no error: there are clusters whose
+// components load such a certificate.
 import { isUtf8 } from 'node:buffer';
 import { DerReader, type DerValue, tags } from './der.ts';
 import {
@@ -27,11 +28,11 @@ export interface CertificateFields extends ExtensionFields {
   /** DER of the public key with its algorithm. */
   readonly publicKeyInfo: Buffer;
   /**
-   * RSA, DSA, EC, Ed25519, X25519: the keys that Go parses. One of any other kind (GOST, a post-quantum one) is left
-   * unread, and the certificate around it is whole.
+   * Whether the key is of a kind that Go parses: RSA, DSA, EC, Ed25519, X25519. A key of any other kind (GOST, a
+   * post-quantum one) is left unread, and the certificate around it is valid.
    */
   readonly isKeyRead: boolean;
-  /** Since when Go refuses it, if it has not always done so. */
+  /** Release from which Go refuses it, if it has not always done so. */
   readonly refusal: LaterRefusal | undefined;
 }
 
@@ -94,7 +95,7 @@ function checkNameText({ tag, content }: DerValue, later: Later): void {
 export const bmpString = 0x1e;
 const printable = /^[A-Za-z0-9 '()*+,\-./:=?&]*$/;
 
-/** Whether a value of a name is text of its type, as Go reads it (crypto/x509, parseASN1String). */
+/** Whether a value of a name is text of its type, by Go's rules (crypto/x509, parseASN1String). */
 export function isText({ tag, content }: Pick<DerValue, 'tag' | 'content'>): boolean {
   switch (tag) {
     case tags.utf8String:
@@ -114,7 +115,7 @@ export function isText({ tag, content }: Pick<DerValue, 'tag' | 'content'>): boo
   }
 }
 
-/** Newer Go asks for it as well (1.25). */
+/** Whether a BMPString holds characters only; checked by newer Go (1.25). */
 export function isBmpText(content: Buffer): boolean {
   const end =
     content.length >= 2 && content.readUInt16BE(content.length - 2) === 0 ? content.length - 2 : content.length;
@@ -126,7 +127,7 @@ export function isBmpText(content: Buffer): boolean {
   return true;
 }
 
-/** Whether Go reads a key of this kind at all. That a point is on its curve OpenSSL finds out. */
+/** Whether Go reads a key of this kind at all. OpenSSL checks that a point is on its curve. */
 export function checkPublicKey(info: DerReader): boolean {
   const { oid, parameters } = readAlgorithm(info.inside(tags.sequence, 'public key algorithm'));
   const { bytes, unused } = info.bitString('public key');

@@ -1,8 +1,8 @@
 // Certificates from PEM text, strictly: every block is a whole certificate and nothing else, or none is returned.
 //
-// This room has its own DER reader and node:crypto beside @peculiar/x509, which only writes (encode.ts): to load the package
-// costs about 10 MB and 50 ms, which a process that reads and never signs does not pay; and what is read here must be what
-// Go accepts, to the bit, where other parsers take more.
+// This folder has its own DER reader and node:crypto next to @peculiar/x509, which only writes (encode.ts): loading the
+// package costs about 10 MB and 50 ms, which a process that reads and never signs does not pay; and reading must accept
+// exactly what Go accepts, to the bit, where other parsers accept more.
 import type { NameConstraints } from './name-constraints.ts';
 import { hash, X509Certificate } from 'node:crypto';
 import { errorText } from '../errors.ts';
@@ -13,29 +13,32 @@ import { mostBlocks, readPem, unlessInvalid, unreadable } from './pem.ts';
 import { Recent } from './recent.ts';
 
 /**
- * A new certificate begins five minutes early, as Kubernetes' own signers date them (pkg/controller/certificates/signer,
+ * Back-dating of new certificates, as Kubernetes' own signers do it (pkg/controller/certificates/signer,
  * kubeadmconstants.CertificateBackdate): the clocks of machines that were off for months differ by minutes.
  */
 export const backDatedMs = 5 * 60_000;
 
-/** When a certificate in the API was made: its NotBefore without the back-dating. One of others may be as much older. */
+/**
+ * Time at which a certificate in the API was made: its NotBefore without the back-dating. A certificate of another
+ * signer may be as much older.
+ */
 export const madeAt = ({ notBefore }: Pick<CertificateFacts, 'notBefore'>): Date =>
   new Date(notBefore.getTime() + backDatedMs);
 
 /**
- * The clocks of two machines differ by seconds, not by hours. What begins so much later by this one may be valid elsewhere,
- * and what has ended so short a time ago, too.
+ * Tolerated difference of two machines' clocks, which differ by seconds, not by hours. A certificate that begins this
+ * much later by this clock may be valid elsewhere, and a certificate that expired this short a time ago, too.
  */
 export const clockSkewMs = 5 * 60_000;
 
-/** Whether it has ended by the clock of every machine. */
+/** Whether it has expired on the clock of every machine. */
 export const hasEnded = ({ notAfter }: Pick<CertificateFacts, 'notAfter'>, now: Date): boolean =>
   now.getTime() - notAfter.getTime() >= clockSkewMs;
 
 export interface CertificateFacts {
   /** SHA-256 of the DER, lower-case hex. */
   readonly fingerprint: string;
-  /** As in RFC 2253, last RDN first: `CN=kubernetes-admin,O=system:masters`. */
+  /** RFC 2253 text, last RDN first: `CN=kubernetes-admin,O=system:masters`. */
   readonly subject: string;
   readonly issuer: string;
   /** Lower-case hex. */
@@ -47,41 +50,48 @@ export interface CertificateFacts {
   readonly hostnames: readonly string[];
   readonly commonName: string;
   readonly organizations: readonly string[];
-  /** Extended key usages: `clientAuth`, `serverAuth`, others as OID; undefined where the certificate does not restrict them. */
+  /**
+   * Extended key usages: `clientAuth`, `serverAuth`, all else as OID; undefined where the certificate does not restrict
+   * them.
+   */
   readonly usages?: readonly string[];
-  /** Undefined: a kind that is never made here. */
+  /** Undefined: a kind of key that is never made here. */
   readonly key?: KeyAlgorithm;
-  /** Fingerprints of the CA certificates of this inventory whose key made this certificate's signature, or
-   * that of an intermediate CA which its own file brings along. */
+  /**
+   * Fingerprints of the CA certificates of this inventory whose key made this certificate's signature, or the signature
+   * of an intermediate CA in its own file.
+   */
   readonly signedBy: readonly string[];
-  /** Older Go loads it and newer Go does not: since which release, and why (extensions.ts). It is no damage. */
+  /** Go release that refuses it and why, where older Go loads it (extensions.ts). It is no damage. */
   readonly newerGo?: string;
-  /** Why every verifier refuses it as a leaf, whoever has signed it (verify.ts); a sentence without its end. */
+  /**
+   * Why every verifier refuses it as a leaf, whichever CA has signed it (verify.ts); a sentence without a full stop.
+   */
   readonly refused?: string;
-  /** Of a CA: which names it may sign certificates for. */
+  /** CAs only: names for which it may sign certificates. */
   readonly nameConstraints?: NameConstraints;
-  /** Of a CA: its own signature is wrong (damage.ts). It vouches for nothing. */
+  /** CAs only: its own signature is wrong (damage.ts). It vouches for nothing. */
   readonly isDamaged?: true;
 }
 
 export interface Certificate {
   readonly x509: X509Certificate;
-  /** Newly encoded: lines of 64 characters, no comments, a newline at the end. */
+  /** PEM, newly encoded: lines of 64 characters, no comments, a newline at the end. */
   readonly pem: string;
-  /** Without `signedBy`, which only a caller that has the other certificates can fill. */
+  /** Facts except `signedBy`, which only a caller that has the other certificates can fill. */
   readonly facts: CertificateFacts;
   readonly fields: CertificateFields;
 }
 
-/** To the byte. */
+/** Whether two certificates are equal to the byte. */
 export const isSame = (a: Certificate, b: Certificate): boolean => a.facts.fingerprint === b.facts.fingerprint;
 
 const usageNames = new Map<string, string>(Object.entries(usageOids).map(([name, oid]) => [oid, name]));
 const anyUsage = '2.5.29.37.0';
 
 /**
- * All certificates of `pem`, at least one. `what` names it in messages: `Secret "a/b"`. Blocks of other kinds are
- * refused, or skipped as Go's readers do. Throws MaterialInvalid.
+ * Returns all certificates of `pem`, at least one. `what` names their source in messages: `Secret "a/b"`. Blocks of
+ * other kinds are refused, or skipped as Go's readers do. Throws MaterialInvalid.
  */
 export function parseCertificates(
   pem: Uint8Array,
@@ -104,13 +114,13 @@ export function parseCertificates(
 }
 
 /**
- * What was read lately, by the hash of its bytes: a CA is in many bundles, all are looked at again and again, and the
- * syncer publishes what regen has just made. Nobody changes a Certificate. A preset keeps some thirty, and those before
- * them are in its bundles; a trust bundle beside them has the 150 CAs of an operating system. When one more is read than is
- * kept, a bundle that is read in its order finds none of its own: there is room for several.
+ * Cache of recently read certificates by the hash of their DER: a CA is in many bundles, all bundles are read again and
+ * again, and the syncer publishes certificates that regen has just made. A Certificate is never modified. A preset has
+ * some thirty, and their predecessors in its bundles; a trust bundle next to them has the 150 CAs of an operating
+ * system. A cache smaller than a bundle read in its order would never hit: there is room for several bundles.
  */
 const known = new Recent<Certificate>(1000);
-/** One with thousands of names is not kept. */
+/** Largest certificate that is cached: one with thousands of names is not. */
 const mostBytes = 16_384;
 
 function parseDer(der: Buffer): Certificate {
@@ -121,10 +131,10 @@ function parseDer(der: Buffer): Certificate {
 }
 
 function readCertificate(der: Buffer): Certificate {
-  // Bytes of its own: the fields are parts of them, and those that PEM was read into hold keys of others as well.
+  // A copy: the fields are slices of these bytes, and the buffer that PEM was decoded into holds other keys as well.
   const own = Buffer.alloc(der.length);
   der.copy(own);
-  // Before OpenSSL, which takes what Go refuses: bytes that follow the certificate, a 30 February.
+  // Go's rules before OpenSSL's, which accepts what Go refuses: bytes after the certificate, a 30 February.
   const fields = readCertificateFields(own);
   const x509 = new X509Certificate(own);
   return { x509, pem: x509.toString(), facts: factsOf(x509, fields), fields };
@@ -155,10 +165,10 @@ function factsOf(x509: X509Certificate, fields: CertificateFields): CertificateF
 
 const firstBlock = /-----BEGIN CERTIFICATE-----\n[^-]+\n-----END CERTIFICATE-----$/my;
 
-/** What a text begins with, where that is a whole certificate; never one that stands behind something torn. */
+/** Returns the whole certificate at the beginning of a text; never one behind a torn block. */
 export function leadingCertificate(pem: Uint8Array): Certificate | undefined {
   const text = Buffer.from(pem).toString('latin1').replaceAll('\r', '');
-  // Wherever a BEGIN line is damaged, there are dashes.
+  // Where a BEGIN line is damaged, there are dashes all the same.
   firstBlock.lastIndex = Math.max(text.indexOf('-----'), 0);
   const [block] = firstBlock.exec(text) ?? [];
   return block === undefined ? undefined : wholeCertificates(Buffer.from(block))[0];
@@ -167,8 +177,8 @@ export function leadingCertificate(pem: Uint8Array): Certificate | undefined {
 const wholeBlock = /^-----BEGIN CERTIFICATE-----$[^-]+^-----END CERTIFICATE-----$/gm;
 
 /**
- * The certificates of a damaged text that are whole, for a bundle that is rewritten and must not lose the good with the
- * torn. What is healthy is read with parseCertificates.
+ * Returns the whole certificates of a damaged text, for a bundle that is rewritten and must not lose whole certificates
+ * with the torn ones. Use parseCertificates for an undamaged text.
  */
 export function wholeCertificates(pem: Uint8Array): Certificate[] {
   const text = Buffer.from(pem).toString('latin1').replaceAll('\r', '');

@@ -1,8 +1,9 @@
-// Certificate signing requests (PKCS #10, RFC 2986) from PEM text, strictly: one block and nothing else. Whether a request
-// is signed by its own key is told here, because kube-controller-manager's signer does not ask (pkg/apis/certificates,
-// ParseCSR reads only): without it, somebody could get a certificate for a key that is not theirs.
-// The few fields are read from their DER and node:crypto verifies the bytes: @peculiar/x509 costs time and memory that a
-// process that never signs does not pay.
+// Certificate signing requests (PKCS #10, RFC 2986) from PEM text, strictly: one block and nothing else. Whether a
+// request is signed by its own key is checked here, because kube-controller-manager's signer does not
+// (pkg/apis/certificates, ParseCSR reads only): without it, a requester could get a certificate for another owner's
+// key.
+// The few fields are read from their DER and node:crypto verifies the bytes: @peculiar/x509 costs time and memory that
+// a process that never signs does not pay.
 import { createPublicKey, type KeyObject, verify } from 'node:crypto';
 import { errorText, isCode } from '../errors.ts';
 import { bmpString, checkPublicKey, isBmpText, isText } from './certificate-fields.ts';
@@ -13,7 +14,7 @@ import { type KeyAlgorithm, keyAlgorithmOf } from './key.ts';
 import { type DistinguishedName, ipText, nameTags, readDistinguishedName } from './names.ts';
 import { readPem, unreadable } from './pem.ts';
 
-/** A name that a request asks for besides its subject. `kind` is `other` for what Kubernetes has no use for. */
+/** A requested alternative name. `kind` is `other` for kinds that Kubernetes does not use. */
 interface AlternativeName {
   readonly kind: 'DNS' | 'IP' | 'email' | 'URI' | 'other';
   readonly value: string;
@@ -21,30 +22,30 @@ interface AlternativeName {
 
 export interface CertificateRequest {
   readonly subject: DistinguishedName;
-  /** What of the subject's encoding Go's crypto/x509/pkix does not write; undefined: all of it is as there. */
+  /** Part of the subject's encoding that Go's crypto/x509/pkix does not write; undefined: none. */
   readonly unusualSubject?: string;
   readonly key: KeyAlgorithm;
   /** DER of the public key with its algorithm, as in a certificate (certificate-fields.ts). */
   readonly publicKeyInfo: Buffer;
-  /** Its signature is that of its own key: its maker has the private key. */
+  /** Whether its own key made its signature: then its maker has the private key. */
   readonly provesPossession: boolean;
   readonly alternativeNames: readonly AlternativeName[];
-  /** An extension asks for the rights of a CA. */
+  /** An extension requests the rights of a CA. */
   readonly wantsCa: boolean;
-  /** Object identifiers of the extensions that it asks for. */
+  /** Object identifiers of the requested extensions. */
   readonly extensions: readonly string[];
   /** Object identifiers of its attributes: the request for extensions, a challenge password. */
   readonly attributes: readonly string[];
 }
 
-/** The attribute that holds the extensions which are asked for. */
+/** The attribute that holds the requested extensions. */
 export const extensionRequest = '1.2.840.113549.1.9.14';
 const microsoftRequest = '1.3.6.1.4.1.311.2.1.14';
 const attributesTag = 0xa0;
-/** DER of the only version there is, and the only one that Go's and OpenSSL's writers know: 0. */
+/** DER of the only version that exists, and that Go's and OpenSSL's writers know: 0. */
 const versionDer = Buffer.from([tags.integer, 1, 0]);
 
-/** RFC 8017, RFC 5758, RFC 8410. SHA-1, which Go's CheckSignature still takes, proves nothing. */
+/** RFC 8017, RFC 5758, RFC 8410. SHA-1, which Go's CheckSignature still accepts, proves nothing. */
 const signatures: Readonly<Record<string, { readonly key: KeyAlgorithm['name']; readonly hash: string | null }>> = {
   '1.2.840.113549.1.1.11': { key: 'RSA', hash: 'sha256' },
   '1.2.840.113549.1.1.12': { key: 'RSA', hash: 'sha384' },
@@ -55,7 +56,7 @@ const signatures: Readonly<Record<string, { readonly key: KeyAlgorithm['name']; 
   '1.3.101.112': { key: 'Ed25519', hash: null },
 };
 
-/** Go verifies no signature with a larger one (crypto/rsa, checkPublicKeySize). */
+/** Go verifies no signature with a larger exponent (crypto/rsa, checkPublicKeySize). */
 const largestExponent = 2n ** 31n - 1n;
 
 const kinds: Readonly<Record<number, AlternativeName['kind']>> = {
@@ -65,7 +66,7 @@ const kinds: Readonly<Record<number, AlternativeName['kind']>> = {
   [nameTags.ip]: 'IP',
 };
 
-/** `what` names it in messages: `CertificateSigningRequest "csr-x"`. Throws MaterialInvalid. */
+/** `what` names its source in messages: `CertificateSigningRequest "csr-x"`. Throws MaterialInvalid. */
 export function parseCertificateRequest(pem: Uint8Array, what: string): CertificateRequest {
   const subject = `request of ${what}`;
   const refuse = unreadable(subject);
@@ -78,7 +79,7 @@ export function parseCertificateRequest(pem: Uint8Array, what: string): Certific
   }
 }
 
-/** Its subject and nothing else, at a fraction of the cost. Throws where it cannot be read. */
+/** Reads the subject and nothing else, at a fraction of the cost. Throws where it cannot be read. */
 export function readRequestSubject(pem: Uint8Array): DistinguishedName {
   return readDistinguishedName(partsOf(onlyBlock(pem, 'request')).subject);
 }
@@ -87,7 +88,7 @@ function onlyBlock(pem: Uint8Array, subject: string): Buffer {
   const blocks = readPem(pem, subject);
   const [block] = blocks;
   if (block?.label === 'CERTIFICATE REQUEST' && blocks.length === 1) {
-    // To OpenSSL a blank line ends headers (RFC 1421).
+    // OpenSSL takes a blank line for the end of headers (RFC 1421).
     if (blankLine.test(bodyOf(pem))) throw unreadable(subject)('a blank line inside its PEM block');
     return block.der;
   }
@@ -97,14 +98,14 @@ function onlyBlock(pem: Uint8Array, subject: string): Buffer {
 
 const blankLine = /\n[ \t\r]*\n/;
 
-/** From its BEGIN to its END, both included. */
+/** Returns the text from its BEGIN to before its END. */
 function bodyOf(pem: Uint8Array): string {
   const text = Buffer.from(pem).toString('latin1');
   return text.slice(text.indexOf('-----BEGIN'), text.indexOf('-----END'));
 }
 
 interface RequestParts {
-  /** What is signed. */
+  /** The signed part. */
   readonly info: DerValue;
   readonly signatureAlgorithm: DerValue;
   readonly signature: DerValue;
@@ -113,7 +114,10 @@ interface RequestParts {
   readonly attributes: DerValue;
 }
 
-/** Each part has its tag: Go and OpenSSL ask for it, and what one reader takes for a name must be one for all. */
+/**
+ * Splits a request into its parts, each with its tag: Go and OpenSSL require it, and a name for one reader must be a
+ * name for all.
+ */
 function partsOf(der: Buffer): RequestParts {
   const request = new DerReader(readOne(der, tags.sequence).content);
   const info = request.value(tags.sequence, 'what is signed');
@@ -124,14 +128,14 @@ function partsOf(der: Buffer): RequestParts {
   const version = parts.value(tags.integer, 'version');
   const subject = parts.value(tags.sequence, 'subject');
   const publicKey = parts.value(tags.sequence, 'public key');
-  // Go and OpenSSL want the list, empty or not.
+  // Go and OpenSSL require the list, empty or not.
   const attributes = parts.value(attributesTag, 'list of attributes');
   if (!request.isEmpty || !parts.isEmpty) throw new RangeError('it has more parts than a request');
   if (!version.raw.equals(versionDer)) throw new RangeError('its version is not 1');
   return { info, signatureAlgorithm, signature, subject, publicKey, attributes };
 }
 
-/** All of it is DER, what nothing here looks at as well: OpenSSL reads each value of each attribute. */
+/** Requires DER throughout, also of values that are not used here: OpenSSL reads each value of each attribute. */
 function requireDer(bytes: Buffer): void {
   const reader = new DerReader(bytes);
   while (!reader.isEmpty) {
@@ -154,7 +158,7 @@ function readRequest(der: Buffer): CertificateRequest {
   const parts = partsOf(der);
   requireDer(der);
   const { subject, publicKey, attributes } = parts;
-  // OpenSSL reads more than Go: points that are compressed, curves by their parameters, RSA without NULL.
+  // OpenSSL accepts more than Go: compressed points, curves by their parameters, RSA without NULL.
   checkPublicKey(new DerReader(publicKey.content));
   const key = createPublicKey({ key: publicKey.raw, format: 'der', type: 'spki' });
   const algorithm = keyAlgorithmOf(key);
@@ -182,10 +186,13 @@ function readRequest(der: Buffer): CertificateRequest {
   };
 }
 
-/** Their values by type. */
+/** Values of extensions by type. */
 type Extensions = ReadonlyMap<string, Buffer>;
 
-/** Go reads the extensions of every such attribute and refuses a second one of a kind; here a second attribute is too much. */
+/**
+ * Go reads the extensions of every such attribute and refuses a second extension of a kind; here a second attribute is
+ * refused.
+ */
 function readAttributes(attributes: DerValue): { extensions: Extensions; oids: string[] } {
   const all = new DerReader(attributes.content).all((list) => {
     const attribute = list.inside(tags.sequence, 'attribute');
@@ -206,7 +213,7 @@ function readAttributes(attributes: DerValue): { extensions: Extensions; oids: s
   return { extensions: new Map(list.map(({ oid, value }) => [oid, value])), oids: all.map(({ oid }) => oid) };
 }
 
-/** Nothing after a value: Go passes over it, OpenSSL over the whole list. */
+/** Refuses content after a value: Go skips it, OpenSSL the whole list. */
 function requireWholeExtensions(values: DerValue): void {
   for (const extension of childrenOf(values).flatMap((list) => childrenOf(list))) {
     const [, second, ...after] = childrenOf(extension);
@@ -215,8 +222,9 @@ function requireWholeExtensions(values: DerValue): void {
 }
 
 /**
- * Go writes one value in each set but for several organizations, and its text as PrintableString or UTF8String
- * (crypto/x509/pkix, appendRDNs; encoding/asn1). What reads otherwise elsewhere has no place in a name that grants rights.
+ * Returns the part of an encoding that Go does not write: Go writes one value in each set but for several
+ * organizations, and its text as PrintableString or UTF8String (crypto/x509/pkix, appendRDNs; encoding/asn1). A name
+ * that readers decode differently must not grant rights.
  */
 function unusualEncoding(subject: DerValue): string | undefined {
   for (const set of childrenOf(subject)) {
@@ -234,7 +242,7 @@ function readNames(extensions: Extensions): AlternativeName[] {
   const value = extensions.get(subjectAltName);
   if (value === undefined) return [];
   const names = childrenOf(readOne(value, tags.sequence));
-  // An empty list is not what RFC 5280 allows, and it is not nothing.
+  // RFC 5280 does not allow an empty list, so it is not taken for a missing extension.
   if (names.length === 0) return [{ kind: 'other', value: '' }];
   return names.map(({ tag, content }) => {
     const kind = kinds[tag] ?? 'other';
@@ -248,7 +256,7 @@ function readNames(extensions: Extensions): AlternativeName[] {
   });
 }
 
-/** IA5String without controls: a NUL is where a reader in C sees the end. */
+/** IA5String without controls: a reader in C ends a name at a NUL. */
 const ia5 = /^[ -~]*$/;
 
 function requireName(text: string | undefined, found: string): string {
@@ -256,7 +264,7 @@ function requireName(text: string | undefined, found: string): string {
   return text;
 }
 
-/** A type, a value and nothing after them: node:crypto and Go's reader of certificates pass over what follows. */
+/** Requires a type, a value and nothing after them: node:crypto and Go's reader of certificates skip what follows. */
 function requireWholeAttributes(subject: DerValue): void {
   const attributes = childrenOf(subject).flatMap((set) => childrenOf(set));
   if (attributes.some((attribute) => childrenOf(attribute).length !== 2)) {

@@ -1,10 +1,13 @@
-// Whether a CA certificate is still what its signer made. Who trusts a certificate never checks the signature of a root
-// (Go's crypto/x509 neither), so a flipped bit in a file goes unnoticed until a name no longer fits, a parser refuses
-// the rest, or a renewal copies it to where it was right. Pure.
+// Whether a CA certificate is still as its signer made it. Verifiers never check the signature of a root (nor does Go's
+// crypto/x509), so a flipped bit in a file goes unnoticed until a name no longer fits, a parser refuses the file, or a
+// renewal copies the damage to a correct file. Pure.
 import type { Certificate } from './certificate.ts';
 import { isSignedByKey, signatureMatches } from './verify.ts';
 
-/** Signatures that can be checked here (SHA-1 and SHA-2 with RSA or ECDSA, RSA-PSS, Ed25519); of others nothing is said. */
+/**
+ * Signature algorithms that can be checked here (SHA-1 and SHA-2 with RSA or ECDSA, RSA-PSS, Ed25519); certificates
+ * with any other count as undamaged.
+ */
 const checkable: ReadonlySet<string> = new Set([
   ...[5, 10, 11, 12, 13, 14].map((arc) => `1.2.840.113549.1.1.${arc}`),
   '1.2.840.10045.4.1',
@@ -12,12 +15,12 @@ const checkable: ReadonlySet<string> = new Set([
   '1.3.101.112',
 ]);
 
-/** One look each: a signature costs some ten microseconds, and bundles are looked at again and again. */
+/** Checked once each: a signature costs some ten microseconds, and bundles are read again and again. */
 const verdicts = new WeakMap<Certificate, boolean>();
 
 /**
- * Whether it says that its own key has signed it, and that key has not. `beside`: the certificates that it was found with; a
- * CA that changed its key without changing its name (RFC 4210, 4.4) is signed by one of these.
+ * Whether the certificate claims to be self-signed and its key has not signed it. `beside`: the certificates found with
+ * it; a CA that changed its key without changing its name (RFC 4210, 4.4) is signed by the key of another.
  */
 export function isDamaged(certificate: Certificate, beside: readonly Certificate[] = []): boolean {
   let isWrong = verdicts.get(certificate);
@@ -32,9 +35,9 @@ export function isDamaged(certificate: Certificate, beside: readonly Certificate
 }
 
 /**
- * Issuer and subject are one, and so are the key identifiers where both are given. The damage may be in one of the four:
- * two names, or two identifiers, that differ in a single byte were the same. No CA is told from the one above it by that
- * little and by nothing else.
+ * Whether issuer and subject are equal, and the key identifiers too where both are given. The damage may be in any of
+ * the four: two names, or two identifiers, that differ in a single byte were equal before it. No CA differs from the CA
+ * above it in so little and nothing else.
  */
 function isSelfSignedByItsWord({ fields }: Certificate): boolean {
   const { subject, issuer, subjectKeyId, authorityKeyId } = fields;
@@ -43,16 +46,16 @@ function isSelfSignedByItsWord({ fields }: Certificate): boolean {
   return differsLittle(Buffer.from(subjectKeyId, 'hex'), Buffer.from(authorityKeyId, 'hex'), 1);
 }
 
-/** So few bytes are damage; another certificate of the same CA has another signature. */
+/** Most bytes that damage changes; another certificate of the same CA has another signature. */
 const littleBytes = 16;
 
-/** Whether one of them may be what damage has made of the other. */
+/** Whether one certificate may be a damaged copy of the other. */
 export const resembles = (a: Certificate, b: Certificate): boolean => resemblesDer(a.x509.raw, b.x509.raw);
 
-/** The same of bytes that may be no certificate any more. */
+/** Variant of `resembles` for bytes that may be no certificate any more. */
 export const resemblesDer = (a: Buffer, b: Buffer): boolean => differsLittle(a, b, littleBytes);
 
-/** As long as each other, and different in at most so many bytes. */
+/** Whether both have the same length and differ in at most `most` bytes. */
 export function differsLittle(a: Buffer, b: Buffer, most: number): boolean {
   if (a.length !== b.length) return false;
   let different = 0;

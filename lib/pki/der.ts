@@ -1,7 +1,7 @@
-// Reads and writes DER (ITU-T X.690), as far as certificates, requests and keys need it and node:crypto does not tell. Reads
-// from front to back as strictly as Go's cryptobyte does (golang.org/x/crypto/cryptobyte, asn1.go): lengths, integers, object
-// identifiers, bit strings and times have one encoding each. OpenSSL takes more than that, and what it takes no Kubernetes
-// component can load. Throws RangeError; the caller knows what was read and says so.
+// Reads and writes DER (ITU-T X.690), as far as certificates, requests and keys need it and node:crypto does not expose
+// it. Reads from front to back as strictly as Go's cryptobyte does (golang.org/x/crypto/cryptobyte, asn1.go): lengths,
+// integers, object identifiers, bit strings and times have one encoding each. OpenSSL accepts more encodings, which no
+// Kubernetes component can load. Throws RangeError; the caller adds the source to the message.
 
 export interface DerValue {
   readonly tag: number;
@@ -36,12 +36,12 @@ export class DerReader {
     return this.#rest.length === 0;
   }
 
-  /** The tag of the next value; undefined at the end. */
+  /** Tag of the next value; undefined after the last. */
   get next(): number | undefined {
     return this.#rest[0];
   }
 
-  /** Tag and content of the next value, whatever it is. */
+  /** Returns the next value, of any tag. */
   any(): DerValue {
     const bytes = this.#rest;
     const { tag, start, length } = header(bytes);
@@ -51,11 +51,11 @@ export class DerReader {
     return { tag, content: bytes.subarray(start, end), raw: bytes.subarray(0, end) };
   }
 
-  /** Goes on inside the next value, if it has this tag: encoding/asn1 does not ask where an explicit tag ends. */
+  /** Enters the next value, if it has this tag: encoding/asn1 does not check the length of an explicit tag. */
   enter(tag: number): boolean {
     if (this.isEmpty) return false;
     if (isLongTag(this.next)) {
-      requireLongTag(this.#rest); // another one, and has to be DER all the same
+      requireLongTag(this.#rest); // another tag, which has to be DER all the same
       return false;
     }
     const { start, length, tag: found } = header(this.#rest);
@@ -67,7 +67,7 @@ export class DerReader {
     return true;
   }
 
-  /** The next value, which must have this tag. */
+  /** Returns the next value, which must have this tag. */
   value(tag: number, what: string): DerValue {
     if (this.next !== tag) throw new RangeError(`${what} is missing or of another type`);
     return this.any();
@@ -77,17 +77,17 @@ export class DerReader {
     return this.value(tag, what).content;
   }
 
-  /** The same, to read on inside. */
+  /** Variant of `content` that returns a reader. */
   inside(tag: number, what: string): DerReader {
     return new DerReader(this.content(tag, what));
   }
 
-  /** The same; undefined where the next value has another tag. */
+  /** Variant of `inside`; undefined where the next value has another tag. */
   optional(tag: number): DerReader | undefined {
     return this.next === tag ? new DerReader(this.any().content) : undefined;
   }
 
-  /** What `read` makes of the values that are left, one after the other. */
+  /** Calls `read` until no value is left, and returns the results. */
   all<T>(read: (reader: this) => T): T[] {
     const found: T[] = [];
     while (!this.isEmpty) found.push(read(this));
@@ -109,7 +109,7 @@ export class DerReader {
     return value === 0xff;
   }
 
-  /** The bytes of a bit string, and how many bits of the last one do not count. */
+  /** Returns the bytes of a bit string, and how many bits of the last one do not count. */
   bitString(what: string): { readonly bytes: Buffer; readonly unused: number } {
     const content = this.content(tags.bitString, what);
     const unused = content[0] ?? 8;
@@ -119,7 +119,7 @@ export class DerReader {
     return { bytes, unused };
   }
 
-  /** An object identifier in its dotted form: arcs below 2^31, each in as few bytes as it takes. */
+  /** An object identifier in its dotted form: arcs below 2^31, each in the fewest bytes. */
   oid(what: string): string {
     const refuse = (): RangeError => new RangeError(`${what} is no object identifier`);
     const arcs: number[] = [];
@@ -148,7 +148,10 @@ export class DerReader {
 
 const isLongTag = (tag = 0): boolean => (tag & longTag) === longTag;
 
-/** A tag of several bytes and its length, as encoding/asn1 takes them: a number from 31 to 2^31 - 1 in as few bytes as it takes. */
+/**
+ * Checks a tag of several bytes and its length by the rules of encoding/asn1: a number from 31 to 2^31 - 1 in the
+ * fewest bytes.
+ */
 function requireLongTag(bytes: Buffer): void {
   const size = bytes.subarray(1, 6).findIndex((byte) => byte < 0x80) + 1;
   const number = bytes.subarray(1, 1 + size).reduce((value, byte) => value * 0x80 + (byte & 0x7f), 0);
@@ -166,7 +169,7 @@ function header(bytes: Buffer): { readonly tag: number; readonly start: number; 
   const count = first & 0x7f;
   if (count === 0 || count > 4 || bytes.length < 2 + count) throw new RangeError('length is not DER');
   const length = bytes.readUIntBE(2, count);
-  // encoding/asn1 takes none from 2^31 on, also of a value that it passes over
+  // encoding/asn1 accepts no length from 2^31 on, also of a value that it skips
   if (length < 0x80 || length < 2 ** (8 * (count - 1)) || length >= 2 ** 31) throw new RangeError('length is not DER');
   return { tag, start: 2 + count, length };
 }
@@ -174,7 +177,10 @@ function header(bytes: Buffer): { readonly tag: number; readonly start: number; 
 const utcTime = 0x17;
 const generalizedTime = 0x18;
 
-/** As Go's time.Parse with "060102150405Z0700" (or without seconds) and "20060102150405Z0700", and back to the same text. */
+/**
+ * Parses a time by the rules of Go's time.Parse with "060102150405Z0700" (or without seconds) and
+ * "20060102150405Z0700", and back to the same text.
+ */
 function timeOf(text: string, isUtc: boolean): Date | undefined {
   const pattern = isUtc
     ? /^(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)?(Z|[+-]\d{4})$/
@@ -202,7 +208,7 @@ function offsetMinutes(zone: string): number | undefined {
   return (zone.startsWith('-') ? -1 : 1) * (hours * 60 + minutes);
 }
 
-/** The one value that `bytes` are. */
+/** Returns the single value in `bytes`. */
 export function readDer(bytes: Buffer): DerValue {
   const reader = new DerReader(bytes);
   const value = reader.any();
@@ -210,7 +216,7 @@ export function readDer(bytes: Buffer): DerValue {
   return value;
 }
 
-/** The values that a constructed value consists of. */
+/** Values inside a constructed value. */
 export const childrenOf = ({ content }: DerValue): DerValue[] => new DerReader(content).all((values) => values.any());
 
 /** The DER of a value with this content. */
@@ -223,7 +229,10 @@ export function writeDer(tag: number, ...content: readonly Uint8Array[]): Buffer
   return Buffer.concat([head, body]);
 }
 
-/** As certificates have it (RFC 5280, 4.1.2.5): UTCTime up to 2049, GeneralizedTime from then on; whole seconds. */
+/**
+ * Time in the format of certificates (RFC 5280, 4.1.2.5): UTCTime up to 2049, GeneralizedTime from then on; whole
+ * seconds.
+ */
 export function derTime(at: Date): Buffer {
   const text = at.toISOString().replaceAll(/[-:T]|\.\d+/g, '');
   const isUtc = at.getUTCFullYear() >= 1950 && at.getUTCFullYear() < 2050;
@@ -235,12 +244,12 @@ export function stringText({ tag, content }: DerValue): string {
   switch (tag) {
     case 0x0c: // UTF8String
       return content.toString('utf8');
-    case 0x1e: // BMPString: UTF-16, big end first
+    case 0x1e: // BMPString: UTF-16, big-endian
       return Buffer.from(content.subarray(0, content.length & ~1))
         .swap16()
         .toString('utf16le');
     case 0x1c: {
-      // UniversalString: UTF-32, big end first
+      // UniversalString: UTF-32, big-endian
       let text = '';
       for (let at = 0; at + 4 <= content.length; at += 4) text += String.fromCodePoint(content.readUInt32BE(at));
       return text;

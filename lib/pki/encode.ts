@@ -1,6 +1,6 @@
-// The bytes of a certificate, as Go's and OpenShift's tools would make them, and of a request for one; whether it may be
-// made is sign.ts. Home of @peculiar/x509, which is loaded on first use: it costs tens of milliseconds and megabytes that
-// a process that never signs does not pay.
+// The bytes of a certificate, as Go's and OpenShift's tools would make them, and of a request for one; whether it may
+// be made is sign.ts. Home of @peculiar/x509, which is loaded on first use: it costs tens of milliseconds and megabytes
+// that a process that never signs does not pay.
 import { createPublicKey, type KeyObject, randomBytes } from 'node:crypto';
 import type * as X509 from '@peculiar/x509';
 import type { Certificate } from './certificate.ts';
@@ -9,7 +9,7 @@ import { subjectAltName } from './extensions.ts';
 import { type KeyAlgorithm, keyAlgorithmOf } from './key.ts';
 import type { DistinguishedName } from './names.ts';
 
-/** What a new certificate is to say. */
+/** Content of a new certificate. */
 export interface WantedCertificate {
   readonly subject: DistinguishedName;
   /** DER of each. */
@@ -17,7 +17,7 @@ export interface WantedCertificate {
   readonly isCa: boolean;
   /** Object identifiers; without them the certificate is not restricted. */
   readonly extendedKeyUsage?: readonly string[] | undefined;
-  /** As Go's x509.CreateCertificate makes a leaf that it is told no more about: no key identifier, a serial of 8 bytes. */
+  /** Leaf as Go's x509.CreateCertificate makes it by default: no key identifier, a serial of 8 bytes. */
   readonly isPlain?: true;
   readonly notBefore: Date;
   readonly notAfter: Date;
@@ -30,7 +30,7 @@ export interface Issuer {
 
 let loading: Promise<typeof X509> | undefined;
 
-/** Loads what signing needs, so that the first certificate does not wait for it. */
+/** Loads the signing package, so that the first certificate does not wait for it. */
 export async function prepareSigning(): Promise<void> {
   await loadX509();
 }
@@ -39,19 +39,19 @@ function loadX509(): Promise<typeof X509> {
   loading ??= import('reflect-metadata')
     .then(() => import('@peculiar/x509'))
     .catch((err: unknown) => {
-      loading = undefined; // no file could be opened, say: the next signature tries again
+      loading = undefined; // perhaps too many open files: the next signature tries again
       throw err;
     });
   return loading;
 }
 
 interface Keys {
-  /** Of the certificate that is made; it signs where there is no issuer. */
+  /** Key of the new certificate; it signs where there is no issuer. */
   readonly key: KeyObject;
   readonly issuer: Issuer | undefined;
 }
 
-/** PEM. Throws whatever the encoder throws. */
+/** Returns PEM. Throws the encoder's errors. */
 export async function encode(wanted: WantedCertificate, { key, issuer }: Keys): Promise<string> {
   const x509 = await loadX509();
   const algorithm = signingAlgorithm(keyAlgorithmOf(issuer?.key ?? key));
@@ -72,7 +72,7 @@ export async function encode(wanted: WantedCertificate, { key, issuer }: Keys): 
   return `${certificate.toString('pem').trimEnd()}\n`;
 }
 
-/** A request without attributes, signed by its own key. PEM. Throws whatever the encoder throws. */
+/** Returns a request without attributes, signed by its own key. PEM. Throws the encoder's errors. */
 export async function encodeRequest(subject: DistinguishedName, key: KeyObject): Promise<string> {
   const x509 = await loadX509();
   const algorithm = signingAlgorithm(keyAlgorithmOf(key));
@@ -96,7 +96,7 @@ async function extensionsOf(
   const leafUsage: X509.KeyUsageFlags = digitalSignature | keyEncipherment;
   const caUsage: X509.KeyUsageFlags = leafUsage | keyCertSign;
   const subjectKeyId = isPlain === true ? undefined : await x509.SubjectKeyIdentifierExtension.create(publicKey);
-  // the signer's own identifier: others compute it in other ways (Go from 1.25 on with SHA-256)
+  // the signer's own identifier: other tools compute it differently (Go from 1.25 on with SHA-256)
   const authorityKeyId = issuer === undefined ? subjectKeyId?.keyId : issuer.certificate.fields.subjectKeyId;
   const names = writeDer(tags.sequence, ...alternativeNames);
   return [
@@ -111,7 +111,7 @@ async function extensionsOf(
 
 type SigningAlgorithm = { readonly name: string; readonly hash?: string; readonly namedCurve?: string };
 
-/** The hash that matches the strength of the key. */
+/** Signature algorithm with the hash that matches the strength of the key. */
 function signingAlgorithm(algorithm: KeyAlgorithm): SigningAlgorithm {
   if (algorithm.name === 'RSA') return { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' };
   if (algorithm.name === 'Ed25519') return { name: 'Ed25519' };
@@ -119,7 +119,7 @@ function signingAlgorithm(algorithm: KeyAlgorithm): SigningAlgorithm {
   return { name: 'ECDSA', hash, namedCurve: algorithm.curve };
 }
 
-/** So many bytes, positive, without leading zeros (RFC 5280, 4.1.2.2). */
+/** Returns a serial of `length` bytes, positive, without leading zeros (RFC 5280, 4.1.2.2). */
 function randomSerial(length: number): string {
   const bytes = randomBytes(length);
   bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40;

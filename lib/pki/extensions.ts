@@ -1,4 +1,4 @@
-// The extensions of a certificate or a request, read as Go reads them (crypto/x509, parser.go).
+// The extensions of a certificate or a request, read by Go's rules (crypto/x509, parser.go).
 import { DerReader, type DerValue, tags } from './der.ts';
 import { isAscii, isDomain, type NameConstraints, readNameConstraints } from './name-constraints.ts';
 import { canonicalHostname, ipText, nameTags } from './names.ts';
@@ -7,24 +7,24 @@ import { canonicalHostname, ipText, nameTags } from './names.ts';
 export const context = (number: number): number => 0x80 | number;
 export const contextConstructed = (number: number): number => 0xa0 | number;
 
-// What Go has begun to refuse in certificates, told from what no Go has ever accepted: a cluster whose components are built
-// with an older Go (or with GODEBUG=x509negativeserial=1) goes on with it, so it is no damage, and nothing is thrown away for
-// it.
+// Checks of certificates that newer Go has added, kept apart from those of every Go: a cluster whose components are
+// built with an older Go (or with GODEBUG=x509negativeserial=1) keeps working, so it is no damage, and no certificate
+// is discarded for it.
 const releases = ['1.23', '1.24', '1.25'] as const;
 type GoRelease = (typeof releases)[number];
 
 export interface LaterRefusal {
   /** The first release that refuses it. */
   readonly since: GoRelease;
-  /** A sentence without its end: `its serial number is negative`. */
+  /** A sentence without a full stop: `its serial number is negative`. */
   readonly problem: string;
 }
 
 export interface Later {
-  /** Of all that was noted, what was refused first. */
+  /** The earliest refusal of all that were noted. */
   readonly refusal: LaterRefusal | undefined;
   note(since: GoRelease, problem: string): void;
-  /** Notes what `check` throws as a RangeError. */
+  /** Notes a RangeError that `check` throws. */
   ask(since: GoRelease, check: () => void): void;
 }
 
@@ -69,12 +69,12 @@ export interface ExtensionFields {
   /** Canonical form. */
   readonly dnsNames: readonly string[];
   readonly ipAddresses: readonly string[];
-  /** DER of each alternative name of any kind, as it stands there. */
+  /** Unchanged DER of each alternative name of any kind. */
   readonly alternativeNames: readonly Buffer[];
   /** Hex. */
   readonly subjectKeyId?: string;
   readonly authorityKeyId?: string;
-  /** Of policyConstraints: from so many certificates below it on, each needs a policy (RFC 5280, 4.2.1.11). */
+  /** policyConstraints: number of certificates below it after which each needs a policy (RFC 5280, 4.2.1.11). */
   readonly requireExplicitPolicy?: number;
   readonly nameConstraints?: NameConstraints;
   /** Critical extensions that are not read here: a verifier must refuse the certificate. */
@@ -87,7 +87,7 @@ interface Extension {
   readonly value: Buffer;
 }
 
-/** Their list, which `part` begins with; each once. Throws RangeError. */
+/** Returns the extensions at the beginning of `part`; each once. Throws RangeError. */
 export function listExtensions(part: DerReader | undefined): readonly Extension[] {
   if (part === undefined) return [];
   const found = part.inside(tags.sequence, 'extensions').all((list) => {
@@ -134,7 +134,7 @@ export const subjectAltName = '2.5.29.17';
 export const basicConstraints = '2.5.29.19';
 const nameConstraintsOid = '2.5.29.30';
 
-/** By type, what its value must be, and says. */
+/** Readers of extensions by type, which throw for an invalid value. */
 const readers: Readonly<Record<string, Reader>> = {
   '2.5.29.14': (value) => ({
     subjectKeyId: value.content(tags.octetString, 'subject key identifier').toString('hex'),
@@ -214,7 +214,7 @@ export function readBasicConstraints(value: DerReader, later?: Later): BasicCons
   const parts = value.inside(tags.sequence, 'basic constraints');
   const ca = parts.next === tags.boolean && parts.boolean('CA flag');
   const pathLength = parts.next === tags.integer ? int64(parts.integer('path length')) : undefined;
-  // A negative one is none for the Go that accepts it.
+  // A Go release that accepts a negative path length ignores it.
   if (pathLength !== undefined && pathLength < 0) later?.note('1.25', 'its path length is negative');
   return { ca, ...(pathLength !== undefined && pathLength >= 0 && { pathLength }) };
 }
@@ -227,7 +227,7 @@ function int64(value: bigint): number {
   return Number(value);
 }
 
-/** Without a limit for the size of an arc. */
+/** Whether the bytes are an object identifier; arcs of any size. */
 function isOid(content: Buffer): boolean {
   const starts = (byte: number, at: number): boolean => byte === 0x80 && (at === 0 || (content[at - 1] ?? 0) < 0x80);
   return content.length > 0 && (content.at(-1) ?? 0) < 0x80 && !content.some(starts);
@@ -253,7 +253,7 @@ function checkAlternativeName({ tag, content }: DerValue): void {
   }
 }
 
-/** As far as net/url refuses what may stand in a certificate: control characters, broken escapes, a host that is none. */
+/** Whether net/url accepts the text: no control characters, no broken escapes, a valid host. */
 function isUri(text: string): boolean {
   // oxlint-disable-next-line no-control-regex -- these are what is looked for
   if (/[\u0000-\u001f\u007f]/.test(text) || /%(?![0-9A-Fa-f]{2})/.test(text.split('?')[0] ?? '')) return false;

@@ -1,15 +1,16 @@
-// Whether the CAs of this machine have made a credential, or are those by which it knows its server. Pure.
+// Whether a CA of this machine has signed a credential, or is among the CAs by which the credential trusts its server.
+// Pure.
 import { wholeCertificates } from './certificate.ts';
 import { signatureMatches } from './verify.ts';
 
 export interface IssuedHere {
-  /** Of the first certificate; undefined where none is whole. */
+  /** Whether a CA of this machine has signed the first certificate; undefined where none is whole. */
   readonly certificate: (pem: Uint8Array) => boolean | undefined;
-  /** Whether one of these has the key of a CA of this machine; undefined where none is whole. */
+  /** Whether a certificate in it has the key of a CA of this machine; undefined where none is whole. */
   readonly authority: (pem: Uint8Array) => boolean | undefined;
 }
 
-/** `authorities`: PEM of the CAs of this machine. Undefined where none of them is whole: then nothing is known. */
+/** `authorities`: PEM of the CAs of this machine. Undefined where none is whole: then nothing is known. */
 export function issuedHere(authorities: string | undefined): IssuedHere | undefined {
   const ours = wholeCertificates(Buffer.from(authorities ?? ''));
   if (ours.length === 0) return undefined;

@@ -1,10 +1,13 @@
-// What a private key's bytes say, read as Go reads them (crypto/tls, parsePrivateKey; crypto/x509, pkcs1.go, pkcs8.go,
-// sec1.go): PKCS#1, PKCS#8 and SEC 1 are tried whatever the block around them is called, and of an EC key the number alone
-// counts, its public half is computed. OpenSSL refuses some keys that every component loads. Throws RangeError.
+// Private keys, decoded by Go's rules (crypto/tls, parsePrivateKey; crypto/x509, pkcs1.go, pkcs8.go, sec1.go): PKCS#1,
+// PKCS#8 and SEC 1 are tried whatever the label of the block, and only the number of an EC key counts, its public half
+// is computed. OpenSSL refuses some keys that every component loads. Throws RangeError.
 import { createECDH, type JsonWebKey } from 'node:crypto';
 import { DerReader, tags } from './der.ts';
 
-/** Undefined for a kind of key that is never made here. `label`: what the block says that it is; of that the error speaks. */
+/**
+ * Undefined for a kind of key that is never made here. `label`: the encoding that the block claims, whose error is
+ * thrown.
+ */
 export function readKeyEncoding(der: Buffer, label: string): JsonWebKey | undefined {
   const errors: RangeError[] = [];
   for (const read of [readPkcs1, readPkcs8, readSec1]) {
@@ -23,16 +26,16 @@ function readPkcs1(der: Buffer): JsonWebKey {
   const outer = new DerReader(der);
   const parts = outer.inside(tags.sequence, 'RSA key');
   if (!outer.isEmpty) throw new RangeError('bytes after the end');
-  // 1 is a key of more than two primes, which nobody makes
+  // 1 is a key of more than two primes, which no tool makes
   if (parts.integer('version') > 0n) throw new RangeError('unknown version');
   const names = ['modulus', 'exponent', 'private exponent', 'prime', 'prime'];
   const [n, e, d, p, q] = names.map((what) => positive(parts, what)) as [bigint, bigint, bigint, bigint, bigint];
   if (p <= 1n || q <= 1n || p * q !== n) throw new RangeError(damaged);
   const remainders = [d % (p - 1n), d % (q - 1n), inverse(q, p)] as const;
-  // What can be computed may be missing, and counts only where all of it is there.
+  // Computable parts may be missing, and count only where all of them are there.
   const given: bigint[] = [];
   while (given.length < remainders.length && parts.next === tags.integer) given.push(positive(parts, 'coefficient'));
-  // What follows must be a value, whatever it is; primes beyond two nobody makes.
+  // Any further part must be a value; no tool makes more than two primes.
   if (parts.enter(tags.sequence)) throw new RangeError('it has more than two primes');
   const [dp, dq, qi] = (given.length < remainders.length ? remainders : given) as [bigint, bigint, bigint];
   const areInverse = (d * e) % (p - 1n) === 1n && (d * e) % (q - 1n) === 1n;
@@ -49,7 +52,7 @@ function positive(parts: DerReader, what: string): bigint {
   return value;
 }
 
-/** Of `a` modulo the prime `m`, by Euclid. */
+/** Inverse of `a` modulo the prime `m`, by Euclid. */
 function inverse(a: bigint, m: bigint): bigint {
   let [r, next, x, nextX] = [m, a % m, 0n, 1n];
   while (next > 0n) {
@@ -74,7 +77,7 @@ function readPkcs8(der: Buffer): JsonWebKey | undefined {
   parts.integer('version');
   const algorithm = parts.inside(tags.sequence, 'algorithm');
   const oid = algorithm.oid('algorithm');
-  // Whole, although those of RSA say nothing.
+  // Must be whole, although the parameters of RSA have no meaning.
   const parameters = algorithm.isEmpty ? undefined : new DerReader(algorithm.any().raw);
   const key = parts.content(tags.octetString, 'key');
   if (oid === kinds.rsa) return readPkcs1(key);
@@ -86,7 +89,7 @@ function readPkcs8(der: Buffer): JsonWebKey | undefined {
   return { kty: 'OKP', crv: 'Ed25519', d: seed.toString('base64url'), x: '' }; // OpenSSL computes x
 }
 
-/** By object identifier: names for JWK and for OpenSSL, bytes of a number. */
+/** Curves by object identifier: names for JWK and for OpenSSL, bytes of a number. */
 export const curves: Readonly<Record<string, Curve>> = {
   '1.2.840.10045.3.1.7': { crv: 'P-256', openssl: 'prime256v1', size: 32 },
   '1.3.132.0.34': { crv: 'P-384', openssl: 'secp384r1', size: 48 },
@@ -99,7 +102,7 @@ interface Curve {
   readonly size: number;
 }
 
-/** By the name that OpenSSL has for it. */
+/** JWK names of curves by OpenSSL's names. */
 export const curveNames: ReadonlyMap<string, Curve['crv']> = new Map(
   Object.values(curves).map(({ openssl, crv }) => [openssl, crv]),
 );
@@ -115,7 +118,7 @@ function readSec1(der: Buffer, given?: string): JsonWebKey | undefined {
   if (oid === undefined) throw new RangeError('it does not name its curve');
   const curve = curves[oid];
   if (curve === undefined) return undefined;
-  // Zeros are missing, or too many, in keys of old programs.
+  // Leading zeros are missing, or too many, in keys of old programs.
   const start = number.findIndex((byte) => byte !== 0);
   const significant = start < 0 ? Buffer.alloc(0) : number.subarray(start);
   if (significant.length > curve.size) throw new RangeError('EC key of another length');

@@ -1,17 +1,20 @@
-// Keys made ahead, while the API server still starts, so that signing later takes milliseconds. Each key is handed out
-// once. Key generation runs on the same four threads as file operations, so that some are always left for these; more
-// at a time than there are processors would not be faster.
+// Keys generated ahead, while the API server still starts, so that signing later takes milliseconds. Each key is handed
+// out once. Key generation runs on the same four threads as file operations, so that some are always left for these;
+// more at a time than there are processors would not be faster.
 import { availableParallelism } from 'node:os';
 import { algorithmText, generateKey, type KeyAlgorithm, type PrivateKey } from './key.ts';
 
 export interface KeyPool {
-  /** Keys that lie ready. */
+  /** Number of keys in the pool. */
   readonly ready: number;
-  /** Makes keys until `count` (at most the pool's size) lie ready, or the pool is dropped. Throws SignFailed. */
+  /** Generates keys until `count` (at most the pool's size) are in the pool, or it is dropped. Throws SignFailed. */
   fill(count?: number): Promise<void>;
-  /** A key for one use: from the pool when it holds this algorithm, otherwise newly made. Throws SignFailed. */
+  /**
+   * Returns a key for one use: from the pool when it holds this algorithm, otherwise newly generated. Throws
+   * SignFailed.
+   */
   take(algorithm: KeyAlgorithm): Promise<PrivateKey>;
-  /** Forgets the keys that lie ready and ends a running fill. Keys can still be taken: they are made. */
+  /** Discards the keys in the pool and stops a running fill. Keys can still be taken: they are generated. */
   drop(): void;
 }
 
@@ -57,7 +60,7 @@ export function createKeyPool({ algorithm, size }: { algorithm: KeyAlgorithm; si
   };
 }
 
-/** generateKey(), so many at a time; in the order of the calls. */
+/** generateKey(), at most `most` at a time; in the order of the calls. */
 function limited(most: number): (algorithm: KeyAlgorithm) => Promise<PrivateKey> {
   const waiting: (() => void)[] = [];
   let running = 0;

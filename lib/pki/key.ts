@@ -1,6 +1,6 @@
-// Keys of the kinds that Kubernetes components can use (Go's crypto/x509): told from each other, read from PEM, compared with
-// certificates, made. A PrivateKey shows its algorithm and nothing else when
-// it is printed, logged or turned into JSON; its PEM is made on request only.
+// Keys of the kinds that Kubernetes components can use (Go's crypto/x509): identified, read from PEM, compared with
+// certificates, generated. A PrivateKey shows its algorithm and nothing else when it is printed, logged or turned into
+// JSON; its PEM is made on request only.
 import {
   createHash,
   createPrivateKey,
@@ -22,7 +22,7 @@ export type KeyAlgorithm =
 
 const generate = promisify(generateKeyPair);
 
-/** The labels of unencrypted keys. Which of the three encodings it is, the bytes say: labels are often wrong. */
+/** Labels of unencrypted keys. The bytes decide which of the three encodings it is: labels are often wrong. */
 const labels: ReadonlySet<string> = new Set(['RSA PRIVATE KEY', 'EC PRIVATE KEY', 'PRIVATE KEY']);
 
 export class PrivateKey {
@@ -59,9 +59,9 @@ export function algorithmText(algorithm: KeyAlgorithm): string {
 }
 
 /**
- * The private key in `pem`: the only one there; blocks of other kinds (EC PARAMETERS, certificates) may stand beside
- * it. Its parts must belong together, as Go checks when it loads a key. `what` names it in messages: `Secret "a/b"`.
- * Throws MaterialInvalid.
+ * Returns the private key in `pem`: the only one there; blocks of other kinds (EC PARAMETERS, certificates) may be next
+ * to it. Its parts must belong together, as Go checks when it loads a key. `what` names its source in messages: `Secret
+ * "a/b"`. Throws MaterialInvalid.
  */
 export function parsePrivateKey(pem: Uint8Array, what: string): KeyObject {
   const subject = `private key of ${what}`;
@@ -74,7 +74,7 @@ export function parsePrivateKey(pem: Uint8Array, what: string): KeyObject {
   return key;
 }
 
-/** As parsePrivateKey; undefined where the key is encrypted or damaged. */
+/** Variant of parsePrivateKey; undefined where the key is encrypted or damaged. */
 export function usableKey(pem: Uint8Array, what: string): KeyObject | undefined {
   return unlessInvalid(() => parsePrivateKey(pem, what));
 }
@@ -88,7 +88,7 @@ function keyOf({ label, der, line }: PemBlock, refuse: (problem: string) => Reco
   try {
     const jwk = readKeyEncoding(der, label);
     if (jwk !== undefined) return createPrivateKey({ key: jwk, format: 'jwk' });
-    // What kind it is OpenSSL knows, for the message.
+    // OpenSSL knows the kind of key, for the message.
     return createPrivateKey({ key: der, format: 'der', type: label === 'EC PRIVATE KEY' ? 'sec1' : 'pkcs8' });
   } catch (err) {
     throw refuse(`the block at line ${line} is not a key (${errorText(err)})`);
@@ -105,9 +105,9 @@ export function keyMatches({ x509 }: Certified, key: KeyObject): boolean {
 }
 
 /**
- * Hashes of certificate and key text that were found to belong together lately: to read a key and compare its parts takes
- * a millisecond, and each look of regen and of the syncer does it again. No key is kept, and no refusal: its message names
- * the place. A preset has some thirty pairs, and those before them.
+ * Hashes of certificate and key text recently found to match: to read a key and compare its parts takes a millisecond,
+ * and each pass of regen and of the syncer does it again. No key is kept, and no refusal: its message names the place.
+ * A preset has some thirty pairs, and their predecessors.
  */
 const sound = new Recent<true>(100);
 
@@ -120,8 +120,8 @@ export function pairMatches(certificate: Certified, keyPem: Uint8Array, what: st
 }
 
 /**
- * Whether `pem`, a file of public keys as --service-account-key-file takes it (public keys, certificates, private keys),
- * holds the public half of `key`. Blocks of other kinds may stand beside them (client-go util/keyutil:
+ * Whether `pem`, a file of public keys in the format of --service-account-key-file (public keys, certificates, private
+ * keys), holds the public half of `key`. Blocks of other kinds may be next to them (client-go util/keyutil:
  * ParsePublicKeysPEM). Throws MaterialInvalid.
  */
 export function publicKeyMatches(pem: Uint8Array, key: KeyObject, what: string): boolean {
@@ -149,7 +149,7 @@ export function publicKeyMatches(pem: Uint8Array, key: KeyObject, what: string):
   return keys.some((candidate) => candidate.equals(wanted));
 }
 
-/** A new key, made on a thread of its own: the event loop goes on. Throws SignFailed. */
+/** Generates a key on a thread of its own: the event loop goes on. Throws SignFailed. */
 export async function generateKey(algorithm: KeyAlgorithm): Promise<PrivateKey> {
   try {
     const { privateKey } = await generatePair(algorithm);
@@ -164,7 +164,9 @@ function generatePair(algorithm: KeyAlgorithm): Promise<{ privateKey: KeyObject 
   return algorithm.name === 'ECDSA' ? generate('ec', { namedCurve: algorithm.curve }) : generate('ed25519');
 }
 
-/** Of a public or a private key that is to be used. Throws MaterialInvalid for a kind that is never made here. */
+/**
+ * Algorithm of a public or a private key that is to be used. Throws MaterialInvalid for a kind that is never made here.
+ */
 export function keyAlgorithmOf(key: KeyObject): KeyAlgorithm {
   const algorithm = knownAlgorithmOf(key);
   if (algorithm !== undefined) return algorithm;
@@ -173,9 +175,10 @@ export function keyAlgorithmOf(key: KeyObject): KeyAlgorithm {
 }
 
 /**
- * Of the key in a certificate. Undefined for a kind that Go reads as well and that is never made here (DSA, P-224,
- * RSA-PSS, Ed448, ...): a CA with such a key in a bundle is whole, and somebody's. Throws MaterialInvalid for a curve
- * with which Go refuses the certificate (crypto/x509, "unsupported elliptic curve"), and so the bundle around it.
+ * Algorithm of the key in a certificate. Undefined for a kind that Go reads as well and that is never made here (DSA,
+ * P-224, RSA-PSS, Ed448, ...): a CA with such a key in a bundle is valid, and in use elsewhere. Throws MaterialInvalid
+ * for a curve with which Go refuses the certificate (crypto/x509, "unsupported elliptic curve"), and so the bundle
+ * around it.
  */
 export function certifiedAlgorithmOf(key: KeyObject): KeyAlgorithm | undefined {
   const isReadByGo = key.asymmetricKeyType !== 'ec' || key.asymmetricKeyDetails?.namedCurve === p224;

@@ -1,5 +1,5 @@
-// Name constraints of a CA (RFC 5280, 4.2.1.10), read and applied as Go does it (crypto/x509, parser.go and verify.go): for
-// DNS names, IP addresses, URIs and mail addresses. A certificate without alternative names is constrained by none.
+// Name constraints of a CA (RFC 5280, 4.2.1.10), read and applied by Go's rules (crypto/x509, parser.go and verify.go):
+// for DNS names, IP addresses, URIs and mail addresses. They do not constrain a certificate without alternative names.
 import { isIP } from 'node:net';
 import { DerReader, type DerValue, tags } from './der.ts';
 import { ipText, nameTags } from './names.ts';
@@ -10,7 +10,10 @@ type Constraint = Pick<DerValue, 'tag' | 'content'>;
 export interface NameConstraints {
   readonly permitted: readonly Constraint[];
   readonly excluded: readonly Constraint[];
-  /** There are some of kinds that Go does not apply: it refuses a certificate in which the extension is critical. */
+  /**
+   * Whether there are constraints of kinds that Go does not apply: it refuses a certificate in which the extension is
+   * critical.
+   */
   readonly hasOthers: boolean;
 }
 
@@ -62,7 +65,7 @@ function isNetwork(content: Buffer): boolean {
   return /^1*0*$/.test(bits);
 }
 
-/** Why a CA with these constraints may not have signed a certificate with these alternative names (DER); undefined: it may. */
+/** Why a CA with these constraints may not sign a certificate with these alternative names (DER); undefined: it may. */
 export function constraintProblem(
   names: readonly Buffer[],
   { permitted, excluded }: NameConstraints,
@@ -83,7 +86,7 @@ export function constraintProblem(
 const textOf = ({ tag, content }: Constraint): string =>
   tag === nameTags.ip ? (ipText(content) ?? content.toString('hex')) : content.toString('latin1');
 
-/** The domain in a mail address, and the host in a URI. */
+/** Domain of a mail address, or host of a URI. */
 function domainOf({ tag, content }: Constraint): string | undefined {
   const text = content.toString('latin1');
   if (tag === nameTags.email) return /^[^@]+@([^@]+)$/.exec(text)?.[1];
@@ -116,7 +119,7 @@ function splitMailbox(text: string): readonly [string, string] {
   return [text.slice(0, at), text.slice(at + 1)];
 }
 
-/** `.example.com` is for what lies below it alone, `example.com` for itself as well, the empty one for all. */
+/** `.example.com` covers subdomains only, `example.com` itself as well, an empty constraint all. */
 function isInDomain(domain: string, constraint: string): boolean {
   if (constraint === '') return true;
   const wanted = constraint.toLowerCase();

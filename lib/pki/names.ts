@@ -1,13 +1,13 @@
 // Names in certificates, as text and as bytes. Host names and addresses have one written form, so that a name in a
-// configuration, a name in a certificate and a name that is asked for can be compared as text. Alternative names (RFC 5280,
-// 4.2.1.6) are brought into the order in which Go's crypto/x509 and kubeadm write them; kinds that are not understood here are
-// kept as they are. Distinguished names are compared by their exact bytes, as Go does.
+// configuration, a name in a certificate and a requested name can be compared as text. Alternative names (RFC 5280,
+// 4.2.1.6) are brought into the order in which Go's crypto/x509 and kubeadm write them; unknown kinds are kept
+// unchanged. Distinguished names are compared by their exact bytes, as in Go.
 import { isIP, SocketAddress } from 'node:net';
 import { DerReader, type DerValue, readDer, stringText, tags, writeDer } from './der.ts';
 
 const mapped = '::ffff:';
 
-/** DNS names in lower case; IPv6 addresses as in RFC 5952, those that only wrap an IPv4 address as that address. */
+/** DNS names in lower case; IPv6 addresses in RFC 5952 form, IPv4-mapped addresses as IPv4. */
 export function canonicalHostname(name: string): string {
   switch (isIP(name)) {
     case 0:
@@ -22,7 +22,7 @@ export function canonicalHostname(name: string): string {
   }
 }
 
-/** Canonical, sorted by code unit, without duplicates. */
+/** Returns the names in canonical form, sorted by code unit, without duplicates. */
 export function canonicalHostnames(names: Iterable<string>): string[] {
   return [...new Set([...names].map(canonicalHostname))].toSorted();
 }
@@ -36,8 +36,9 @@ export function ipText(bytes: Buffer): string | undefined {
 }
 
 /**
- * Whether a DNS name of a certificate covers `asked`, as Go's x509.VerifyHostname: a wildcard stands for exactly one
- * label and only as the whole leftmost one. Both in canonical form; no trailing dot in the certificate's name.
+ * Whether a DNS name of a certificate covers `asked`, by the rules of Go's x509.VerifyHostname: a wildcard stands for
+ * exactly one label and only as the whole leftmost one. Both in canonical form; no trailing dot in the certificate's
+ * name.
  */
 export function dnsNameCovers(pattern: string, asked: string): boolean {
   const host = asked.endsWith('.') ? asked.slice(0, -1) : asked;
@@ -46,7 +47,9 @@ export function dnsNameCovers(pattern: string, asked: string): boolean {
   return dot > 0 && host.slice(dot) === pattern.slice(1);
 }
 
-/** Those of the names, each a DNS name or an address in canonical form, that a certificate with these names does not cover. */
+/**
+ * Wanted names, each a DNS name or an address in canonical form, that a certificate with the held names does not cover.
+ */
 export const uncoveredHostnames = (wanted: readonly string[], held: readonly string[]): readonly string[] =>
   wanted.filter((name) => !held.some((one) => one === name || (isIP(name) === 0 && dnsNameCovers(one, name))));
 
@@ -65,7 +68,7 @@ function addressBytes(address: string): Buffer {
   return isIP(text) === 4 ? Buffer.from(text.split('.').map(Number)) : ipv6Bytes(text);
 }
 
-/** Of any way to write the address. */
+/** Bytes of an IPv6 address in any notation. */
 export function ipv6Bytes(text: string): Buffer {
   const [head = '', tail] = text.split('::').map((half) => half.replace(/[^:]*\.[^:]*$/, dottedGroups));
   const groups = (half: string): string[] => half.split(':').filter((group) => group !== '');
@@ -74,7 +77,7 @@ export function ipv6Bytes(text: string): Buffer {
   return Buffer.from([...groups(head), ...between, ...after].map((group) => group.padStart(4, '0')).join(''), 'hex');
 }
 
-/** The end of `::1.2.3.4` as two groups. */
+/** Last two groups of `::1.2.3.4`. */
 function dottedGroups(ipv4: string): string {
   const hex = Buffer.from(ipv4.split('.').map(Number)).toString('hex');
   return `${hex.slice(0, 4)}:${hex.slice(4)}`;
@@ -82,8 +85,8 @@ function dottedGroups(ipv4: string): string {
 
 /**
  * DNS names sorted, then e-mail addresses, IP addresses and URIs in their order, then the rest; each once, an IPv4
- * address always in four bytes. kubeadm sorts and shortens in the same way, but leaves out what is no DNS name and no
- * IP address (cmd/kubeadm/app/util/pkiutil).
+ * address always in four bytes. kubeadm sorts and shortens in the same way, but drops all kinds but DNS names and IP
+ * addresses (cmd/kubeadm/app/util/pkiutil).
  */
 export function orderedNames(names: readonly Buffer[]): Buffer[] {
   const plain = [...new Map(names.map((name) => short(name)).map((name) => [name.toString('hex'), name])).values()];
@@ -103,12 +106,12 @@ function short(name: Buffer): Buffer {
 
 export interface DistinguishedName {
   readonly der: Buffer;
-  /** As in RFC 2253, last RDN first. */
+  /** RFC 2253 text, last RDN first. */
   readonly text: string;
-  /** The last one, where there are several (as Go); empty where there is none. */
+  /** The last common name, where there are several (as in Go); empty where there is none. */
   readonly commonName: string;
   readonly organizations: readonly string[];
-  /** All of it, in the order of the bytes: types by short name (CN, O), others as object identifiers. */
+  /** All attributes, in the order of the bytes: types by short name (CN, O), all else as object identifiers. */
   readonly attributes: readonly { readonly type: string; readonly value: string }[];
 }
 
@@ -131,7 +134,7 @@ function escapeValue(value: string): string {
     .replace(/(?<!^) $/, String.raw`\ `);
 }
 
-/** `check` is shown the value of each attribute. */
+/** Parses a name and calls `check` with the value of each attribute. */
 export function readDistinguishedName(name: DerValue, check: (value: DerValue) => void = () => {}): DistinguishedName {
   const rdns = new DerReader(name.content).all((sets) =>
     sets.inside(tags.set, 'part of a name').all((attributes) => {
@@ -154,12 +157,12 @@ export function readDistinguishedName(name: DerValue, check: (value: DerValue) =
 
 const oids = { commonName: Buffer.from('0603550403', 'hex'), organization: Buffer.from('060355040a', 'hex') };
 
-/** What Go's encoding/asn1 takes for a PrintableString; everything else becomes a UTF8String. */
+/** Characters of a PrintableString in Go's encoding/asn1; any other text becomes a UTF8String. */
 const printable = /^[A-Za-z0-9 '()+,./:=?-]*$/;
 
 /**
- * The name that Go makes of organizations and a common name. Organizations that are given together stand in one RDN, in the
- * order of their DER.
+ * Returns the name that Go makes of organizations and a common name. Organizations that are given together are in one
+ * RDN, in the order of their DER.
  */
 export function distinguishedName(
   commonName: string,

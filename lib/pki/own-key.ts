@@ -1,8 +1,8 @@
-// A CA certificate with a later end and nothing else new: the same key, name, extensions and beginning. What the CA has
-// signed verifies under both, in both directions, and no leaf, no key identifier and no join hash (SPKI, kubeadm's
-// pubkeypin) changes. All dates are derived from the old certificate, so that every machine that has the key makes the same
-// certificate without asking the others: with RSA the same bytes (RFC 8017, 8.2, is deterministic), with ECDSA
-// certificates that differ in their signature alone and serve as well as each other.
+// A CA certificate with a later notAfter and nothing else new: the same key, name, extensions and notBefore.
+// Certificates signed by the CA verify under both, in both directions, and no leaf, no key identifier and no join hash
+// (SPKI, kubeadm's pubkeypin) changes. All dates are derived from the old certificate, so that every machine that has
+// the key makes the same certificate without consulting other machines: with RSA the same bytes (RFC 8017, 8.2, is
+// deterministic), with ECDSA certificates that differ in their signature alone and serve as well as each other.
 import { createHash, type KeyObject, sign as signBytes } from 'node:crypto';
 import { errorText, RecoveryError } from '../errors.ts';
 import { type Certificate, type CertificateFacts, parseCertificates } from './certificate.ts';
@@ -16,18 +16,18 @@ import { signatureMatches, verifyChain } from './verify.ts';
 
 const dayMs = 24 * 3_600_000;
 
-/** kubeadm's life of a CA. A CA keeps its beginning, so without a limit each renewal would double its life. */
+/** kubeadm's life of a CA. A CA keeps its notBefore, so without a limit each renewal would double its life. */
 const longestMs = 3650 * dayMs;
 
 type Dates = Pick<CertificateFacts, 'notBefore' | 'notAfter'>;
 
-/** Milliseconds by which a renewal moves the end: the former life, ten years at most. */
+/** Milliseconds that a renewal adds to notAfter: the former life, ten years at most. */
 const stepOf = ({ notBefore, notAfter }: Dates): number =>
   Math.max(1000, Math.min(notAfter.getTime() - notBefore.getTime(), longestMs));
 
 /**
- * The end of the renewed certificate: later by its former life (ten years at most), as many times as it takes to leave a
- * tenth of that from now on. Machines whose clocks differ come to the same date, unless one of them stands within that
+ * notAfter of the renewed certificate: later by its former life (ten years at most), as many times as needed to leave a
+ * tenth of that from now on. Machines whose clocks differ come to the same date, unless a clock is within that
  * difference of a step.
  */
 export function renewedNotAfter(old: Dates, now: Date): Date {
@@ -37,8 +37,8 @@ export function renewedNotAfter(old: Dates, now: Date): Date {
 }
 
 /**
- * Whether a certificate names its issuer by issuer and serial number in its authority key identifier (RFC 5280, 4.2.1.1):
- * OpenSSL refuses it under a CA with another serial.
+ * Whether a certificate names its issuer by issuer and serial number in its authority key identifier (RFC 5280,
+ * 4.2.1.1): OpenSSL refuses it under a CA with another serial.
  */
 export function namesSerialOf(leaf: Certificate, authority: Certificate): boolean {
   const named = extensionValues(leaf).get(authorityKeyIdentifier);
@@ -47,7 +47,7 @@ export function namesSerialOf(leaf: Certificate, authority: Certificate): boolea
     const serial = childrenOf(readDer(named)).find(({ tag }) => tag === context(2))?.content;
     return serial?.equals(partsOf(authority.x509.raw).serial.content) === true;
   } catch {
-    return false; // no reader of Kubernetes looks further than the key identifier
+    return false; // no reader in Kubernetes uses more than the key identifier
   }
 }
 
@@ -56,16 +56,16 @@ const authorityKeyIdentifier = '2.5.29.35';
 interface OwnKeyRenewal {
   readonly old: Certificate;
   readonly key: KeyObject;
-  /** Whatever else is at hand: of what the CA has signed it must stay valid, and may name the serial of the CA. */
+  /** All other certificates at hand: those signed by the CA must stay valid, and may name its serial. */
   readonly others: readonly Certificate[];
   readonly now: Date;
 }
 
 /**
- * The CA certificate with its own key and a later end. Its serial stays where something that it has signed names it; else it
- * is another one, derived from the old certificate: some clients refuse two certificates with one issuer and serial (NSS,
- * SEC_ERROR_REUSED_ISSUER_AND_SERIAL). Throws SignFailed where the certificate is not signed by its own key, the key is
- * another one, or the result would not be a successor of the old in every point.
+ * Returns the CA certificate with its own key and a later notAfter. Its serial stays where a certificate that it has
+ * signed names it; else it is another one, derived from the old certificate: some clients refuse two certificates with
+ * one issuer and serial (NSS, SEC_ERROR_REUSED_ISSUER_AND_SERIAL). Throws SignFailed where the certificate is not
+ * signed by its own key, the key is another one, or the result would not be a successor of the old in every point.
  */
 export function renewWithOwnKey({ old, key, others, now }: OwnKeyRenewal): Certificate {
   const refuse = (problem: string): RecoveryError =>
@@ -92,7 +92,7 @@ export function renewWithOwnKey({ old, key, others, now }: OwnKeyRenewal): Certi
   return made;
 }
 
-/** By the time at which the leaf ends: the beginning of both CAs is the same. */
+/** Verifies at the leaf's notAfter, or the CA's if earlier: the notBefore of both CAs is the same. */
 function verifies(leaf: Certificate, root: Certificate): boolean {
   const at = leaf.facts.notAfter < root.facts.notAfter ? leaf.facts.notAfter : root.facts.notAfter;
   return signatureMatches(leaf, root) && verifyChain({ leaf, intermediates: [], roots: [root], at }).ok;
@@ -100,7 +100,7 @@ function verifies(leaf: Certificate, root: Certificate): boolean {
 
 interface Changes {
   readonly notAfter: Date;
-  /** Undefined: it stays. */
+  /** Undefined: unchanged. */
   readonly serial: Buffer | undefined;
 }
 
@@ -142,7 +142,9 @@ const sha256WithRsa = Buffer.from('300d06092a864886f70d01010b0500', 'hex');
 const ecdsaWithSha256 = Buffer.from('300a06082a8648ce3d040302', 'hex');
 const ed25519 = Buffer.from('300506032b6570', 'hex');
 
-/** The algorithm of the old signature; SHA-256 in the place of MD5, SHA-1 and RSA-PSS, whose signatures are random. */
+/**
+ * Returns the algorithm of the old signature; SHA-256 in place of MD5, SHA-1 and RSA-PSS, whose signatures are random.
+ */
 function signatureLike(
   { fields }: Certificate,
   key: KeyObject,

@@ -1,7 +1,8 @@
-// Changes blocks of a PEM text and leaves the rest of it as it is, to the byte: other blocks, comments, line ends. Pure.
+// Changes blocks of a PEM text and leaves the rest of it unchanged, to the byte: other blocks, comments, line breaks.
+// Pure.
 import { encodePem, type PemBlock, readPem } from './pem.ts';
 
-/** What becomes of a block. */
+/** Result for a block: kept, removed or replaced. */
 export type BlockChange = 'kept' | 'removed' | Pick<PemBlock, 'label' | 'der'>;
 
 /** Throws MaterialInvalid where the text is no whole PEM. */

@@ -1,13 +1,14 @@
-// Whether a file in the place of certificates or keys holds these, or what a power loss, a bad disk or a copy that was cut off
-// has left of them; else what it holds. What is not evidently the rest of one is somebody else's, and is never replaced. Pure.
+// Whether a file in the place of certificates or keys holds these, or their remains after a power loss, a disk fault or
+// a truncated copy; else its content is named. A file without evidence of such remains belongs to another program, and
+// is never replaced. Pure.
 //
-// Evidence of a rest, each enough:
-//   - no bytes at all, or nothing but zeros and blanks: it says nothing, so nothing is lost with it
+// Evidence of remains, each enough:
+//   - no bytes at all, or nothing but zeros and blanks: no content is lost with it
 //   - a whole block of its role, as Go's pem.Decode finds it behind any text
-//   - the BEGIN or END line of a block of its role, whole or with one character damaged, whatever the block holds, where nothing
-//     but explanations and lines of base64 precede the first line of this kind: documents of others quote such lines
-//   - a text that ends within its first BEGIN line, or that begins within its last END line
-//   - lines of base64 as PEM has them, where the rest was zeroed, or up to a part of an END line
+//   - the BEGIN or END line of a block of its role, whole or with one character damaged, whatever the block holds,
+//     where only explanations and base64 precede the first line of this kind: unrelated documents quote such lines
+//   - a text that stops within its first BEGIN line, or that begins within its last END line
+//   - lines of base64 in PEM's form, where the rest was zeroed, or up to a part of an END line
 import { contentKind, signedKind } from '../content-kind.ts';
 
 export type PemRole = 'certificate' | 'key';
@@ -17,10 +18,10 @@ const labels: Readonly<Record<PemRole, readonly string[]>> = {
   key: ['PRIVATE KEY', 'RSA PRIVATE KEY', 'EC PRIVATE KEY', 'ENCRYPTED PRIVATE KEY', 'EC PARAMETERS'],
 };
 const words: Readonly<Record<PemRole, string>> = { certificate: 'a certificate', key: 'a private key' };
-/** They differ from one of ours in a single character, and are whole. */
+/** Labels that differ from a wanted one in a single character, and are undamaged. */
 const notDamaged: ReadonlySet<string> = new Set(['DSA PRIVATE KEY']);
 
-/** Names what it holds; undefined where that is PEM of one of the roles, or the rest of it. */
+/** Names the content; undefined where it is PEM of one of the roles, or remains of it. */
 export function otherThanPem(bytes: Uint8Array, roles: readonly PemRole[]): string | undefined {
   const whole = Buffer.from(bytes).toString('latin1');
   const text = whole.replaceAll('\0', '');
@@ -53,10 +54,13 @@ function hasBlock(text: string, wanted: readonly string[]): boolean {
 
 const isBase64 = (body: string): boolean => /^[A-Za-z0-9+/=\s]+$/.test(body.replaceAll(/^[A-Za-z][\w-]*:.*$/gm, ''));
 
-/** Before an END line, the BEGIN line may be damaged, and torn in two by that. */
+/**
+ * Whether only explanations and base64 precede the first mark. Before an END line, the BEGIN line may be damaged, which
+ * may split it in two.
+ */
 function isOwnBefore(text: string, first: RegExpExecArray | undefined): boolean {
   const before = text.slice(0, first?.index).split(/\r?\n/);
-  // Elsewhere indented lines are those of a document.
+  // Indented lines without such a header are a document's.
   const isPrinted = /^\s*(?:Certificate:|Bag Attributes)/.test(text);
   const isExplained = (line: string): boolean => explanation.test(line) || (isPrinted && /^\s+\S/.test(line));
   const strange = before.filter((line) => !bodyLine.test(line) && !isExplained(line));
@@ -69,7 +73,7 @@ function isLike(label: string, wanted: string): boolean {
   return label.split('').filter((character, at) => character !== wanted[at]).length === 1;
 }
 
-/** Without any BEGIN or END line. */
+/** Whether a text without any BEGIN or END line is remains. */
 function isRest(text: string, wanted: readonly string[], wasZeroed: boolean): boolean {
   const lines = text.replaceAll('\r', '').trim().split('\n');
   const [first = ''] = lines;

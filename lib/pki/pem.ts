@@ -1,12 +1,12 @@
-// Reads PEM text strictly: whatever looks like a block is one, whole and well-formed, or the text is refused. Lenient
-// readers drop a damaged block silently, and a bundle that lost a certificate to a torn write then looks healthy.
-// Text and comments between blocks are allowed, headers inside a block (RFC 1421) are not.
+// Reads PEM text strictly: every line like a mark belongs to a block, whole and well-formed, or the text is refused.
+// Lenient readers drop a damaged block silently, and a bundle that lost a certificate to a torn write then seems
+// healthy. Text and comments between blocks are allowed, headers inside a block (RFC 1421) are not.
 import { isCode, RecoveryError } from '../errors.ts';
 
 export interface PemBlock {
   readonly label: string;
   readonly der: Buffer;
-  /** Of its BEGIN line, counted from 1. */
+  /** Number of its BEGIN line, counted from 1. */
   readonly line: number;
 }
 
@@ -14,7 +14,7 @@ const begin = /^-----BEGIN ([A-Z0-9 ]{1,64})-----$/;
 const end = /^-----END ([A-Z0-9 ]{1,64})-----$/;
 const boundary = /-----(?:BEGIN|END)\b/;
 
-/** No other kind of space: Go's encoding/pem knows none. By a loop: `[ \t]+$` tries each blank of a line that ends in another character. */
+/** No other kind of space: Go's encoding/pem knows none. A loop: `[ \t]+$` backtracks at each blank inside a line. */
 function withoutBlanksAtEnd(line: string): string {
   let length = line.length;
   while (length > 0 && (line[length - 1] === ' ' || line[length - 1] === '\t')) length -= 1;
@@ -25,13 +25,13 @@ interface OpenBlock extends Pick<PemBlock, 'label' | 'line'> {
   readonly body: string[];
 }
 
-/** The error of what was found wrong with `subject`. */
+/** Error of a problem found with `subject`. */
 export const unreadable =
   (subject: string) =>
   (problem: string): RecoveryError =>
     new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
 
-/** What `read` makes of some bytes; undefined where they cannot be used (MaterialInvalid). */
+/** Result of `read`; undefined where the bytes cannot be used (MaterialInvalid). */
 export function unlessInvalid<T>(read: () => T): T | undefined {
   try {
     return read();
@@ -44,13 +44,16 @@ export function unlessInvalid<T>(read: () => T): T | undefined {
 /** A system's trust bundle has 150 certificates; to read one takes a tenth of a millisecond. */
 export const mostBlocks = 1000;
 
-/** The blocks of `text` in their order, of a thousand at most. `subject` says what is read, for the message: `certificates of Secret "a/b"`. */
+/**
+ * Returns the blocks of `text` in their order, a thousand at most. `subject` names the content in messages:
+ * `certificates of Secret "a/b"`.
+ */
 export function readPem(text: Uint8Array, subject: string): PemBlock[] {
   const refuse = (line: number, problem: string): RecoveryError =>
     unreadable(subject)(`${problem} (line ${line}), wanted whole PEM blocks`);
   const blocks: PemBlock[] = [];
   let open: OpenBlock | undefined;
-  // latin1: one character for each byte, so that nothing (a byte order mark) is swallowed by decoding
+  // latin1: one character for each byte, so that decoding swallows nothing (a byte order mark)
   const lines = Buffer.from(text).toString('latin1').split(/\r?\n/);
   for (const [index, untrimmed] of lines.entries()) {
     const at = index + 1;
@@ -82,7 +85,7 @@ export function readPem(text: Uint8Array, subject: string): PemBlock[] {
 
 function decode(base64: string): Buffer | undefined {
   const der = Buffer.from(base64, 'base64');
-  // Buffer skips what it does not know: only text that encodes to itself again was base64
+  // Buffer skips invalid characters: only text that encodes to itself again was base64
   return base64 !== '' && der.toString('base64') === base64 ? der : undefined;
 }
 

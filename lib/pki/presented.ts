@@ -1,5 +1,5 @@
-// What a TLS server presents in the handshake. It has shown that it has the key of the leaf; whether the certificates are to be
-// believed is not asked here.
+// Certificates that a TLS server presents in the handshake. It has proven that it has the key of the leaf; whether the
+// certificates are to be trusted is not checked here.
 import type { X509Certificate } from 'node:crypto';
 import type { TLSSocket } from 'node:tls';
 import { bounds } from '../bounds.ts';

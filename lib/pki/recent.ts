@@ -1,4 +1,4 @@
-/** What was used lately, by a name, at most so many: the one that was set longest ago goes first. */
+/** Cache by name of limited size: the entry set longest ago is dropped first. */
 export class Recent<T> {
   readonly #kept = new Map<string, T>();
   readonly #most: number;

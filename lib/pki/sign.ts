@@ -1,6 +1,6 @@
 // Makes certificates: CAs and leaves in the form that Go's and OpenShift's tools give them. A certificate is capped at
-// its signer's end, never made with a signer that is expired, not yet valid, no CA or whose key is another one, and
-// read back and verified before it is returned. All dates are given by the caller.
+// its signer's notAfter, never made with a signer that is expired, not yet valid, no CA or whose key is another one,
+// and read back and verified before it is returned. All dates are given by the caller.
 import type { KeyObject } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
@@ -12,21 +12,21 @@ import { canonicalHostnames, type DistinguishedName, distinguishedName, hostname
 import { isSignedByKey, verifyChain } from './verify.ts';
 
 interface Request {
-  /** Of the certificate that is made. The public half goes into it; a self-signed one is signed with the private one. */
+  /** Key of the new certificate. The public half goes into it; a self-signed one is signed with the private one. */
   readonly key: KeyObject;
-  /** Without it the certificate is self-signed. */
+  /** Signer; without it the certificate is self-signed. */
   readonly issuer?: Issuer | undefined;
   /** Back-dated by the caller. */
   readonly notBefore: Date;
-  /** The wanted end: the signer's, if that is earlier. */
+  /** Wanted notAfter: the signer's, if that is earlier. */
   readonly notAfter: Date;
-  /** The signer must be valid now. */
+  /** Time at which the signer must be valid. */
   readonly now: Date;
 }
 
 export interface LeafRequest extends Request {
   readonly issuer: Issuer;
-  /** Left out for a serving certificate: then the first host name in sorted order. */
+  /** Default for a serving certificate: the first host name in sorted order. */
   readonly commonName?: string | undefined;
   readonly organizations: readonly string[];
   /** DNS names and IP addresses; a serving or peer certificate has at least one. */
@@ -34,7 +34,7 @@ export interface LeafRequest extends Request {
   readonly usage: 'client' | 'serving' | 'peer';
 }
 
-/** What a new leaf takes over from another one, as `kubeadm certs renew` does; nothing else. */
+/** Fields that a new leaf takes over from another, as `kubeadm certs renew` does; nothing else. */
 export type LeafTemplate = Pick<DistinguishedName, 'commonName' | 'organizations'> &
   Pick<WantedCertificate, 'extendedKeyUsage' | 'alternativeNames'>;
 
@@ -50,7 +50,7 @@ const usages = {
   peer: [usageOids.clientAuth, usageOids.serverAuth],
 } as const;
 
-/** A CA certificate. Throws SignFailed. */
+/** Returns a CA certificate. Throws SignFailed. */
 export function signSigner(request: Request & { readonly commonName: string }): Promise<Certificate> {
   return sign(request, { subject: distinguishedName(request.commonName), alternativeNames: [], isCa: true });
 }
@@ -72,7 +72,7 @@ export async function signLeaf(request: LeafRequest): Promise<Certificate> {
   });
 }
 
-/** A leaf as Go would make it from a template; self-signed without an issuer. Throws SignFailed. */
+/** Returns a leaf as Go would make it from a template; self-signed without an issuer. Throws SignFailed. */
 export async function signTemplate(request: Request & { readonly template: LeafTemplate }): Promise<Certificate> {
   const { commonName, organizations, extendedKeyUsage, alternativeNames } = request.template;
   return sign(request, {
@@ -88,7 +88,7 @@ function refusal(commonName: string, problem: string): RecoveryError {
   return new RecoveryError('SignFailed', `Cannot sign certificate "${commonName}": ${problem}`);
 }
 
-/** Certificates know no parts of a second. */
+/** Certificates have no fractions of a second. */
 function wholeSeconds(ms: number): Date {
   return new Date(Math.floor(ms / 1000) * 1000);
 }
@@ -134,9 +134,8 @@ function dateText(date: Date): string {
 }
 
 /**
- * The certificate that `pem` is, read back with another parser (OpenSSL, node:crypto) than the one that encoded it: it says
- * what was asked for and verifies as a Go program would verify it. Throws SignFailed when it is not the one that
- * was wanted.
+ * Returns the certificate in `pem`, read back with another parser (OpenSSL, node:crypto) than its encoder: it has the
+ * requested content and verifies as a Go program would verify it. Throws SignFailed when it differs from the request.
  */
 function checked(pem: string, wanted: WantedCertificate, request: Request): Certificate {
   const refuse = (problem: string): RecoveryError => refusal(wanted.subject.commonName, `its check failed, ${problem}`);
@@ -164,7 +163,7 @@ function problemOf(made: Certificate, wanted: WantedCertificate, { key, issuer, 
     const answer = verifyChain({ leaf: made, intermediates: [], roots: [issuer?.certificate ?? made], at: now, usage });
     if (!answer.ok) return answer.reason;
   }
-  // a chain ends at a trusted certificate without looking at that one's own signature
+  // a chain stops at a trusted certificate without checking that one's own signature
   return issuer !== undefined || isSignedByKey(made, made) ? undefined : 'its signature is wrong';
 }
 

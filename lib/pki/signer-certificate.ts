@@ -1,5 +1,5 @@
-// The certificate of a signer among those that lie with its key. Others may stand before and behind it: a former CA, the next
-// one, the CA above. They are trust, and which of them comes first says nothing. Pure.
+// The certificate of a signer among the certificates stored with its key. A former CA, the next one or the CA above may
+// precede or follow it. They are trust, and their order means nothing. Pure.
 import { type Certificate, leadingCertificate, parseCertificates } from './certificate.ts';
 import { keyMatches, usableKey } from './key.ts';
 import { unlessInvalid } from './pem.ts';
@@ -7,8 +7,8 @@ import { isSuccessor, lastToEnd } from './successor.ts';
 import { signatureMatches } from './verify.ts';
 
 /**
- * These with the signer's own in front: the CA certificate that the key belongs to, and of one that was renewed with its key
- * the renewed one. Without a key that can be used, or where it belongs to none of them, they stay as they stand.
+ * Returns the certificates with the signer's own first: the CA certificate that the key belongs to, after a renewal
+ * with the same key the renewed one. Without a usable key, or where it belongs to none of them, the order is unchanged.
  */
 export function ownFirst(all: readonly Certificate[], keyPem: Uint8Array | undefined): readonly Certificate[] {
   if (all.length < 2 || keyPem === undefined) return all;
@@ -20,15 +20,15 @@ export function ownFirst(all: readonly Certificate[], keyPem: Uint8Array | undef
   return own === undefined ? all : [own, ...all.filter((one) => one !== own)];
 }
 
-/** The signer's own of a file, which may be damaged behind it; undefined where nothing shows which it is. */
+/** The signer's own certificate in a file, which may be damaged behind it; undefined where it cannot be determined. */
 export function ownCertificate(pem: Uint8Array, keyPem: Uint8Array | undefined): Certificate | undefined {
   const all = unlessInvalid(() => parseCertificates(pem, 'signer', 'skipped'));
   return all === undefined ? leadingCertificate(pem) : ownFirst(all, keyPem)[0];
 }
 
 /**
- * Those of the others that a server sends along with what the signer has signed: CAs above it, and its own name and key as
- * another CA has signed them. Former and next CAs are none of that.
+ * Certificates that a server sends along with leaves of the signer: CAs above it, and its own name and key as another
+ * CA has signed them. Former and next CAs are not in the chain.
  */
 export function chainOf(own: Certificate, others: readonly Certificate[]): readonly Certificate[] {
   const chain: Certificate[] = [];

@@ -1,20 +1,20 @@
-// The successor of a CA: the same CA with a later end, which comes in its place wherever it is known. One rule for all who
-// take one over: a control-plane machine that finds it, a worker to which it is offered, what is published for everybody.
-// Pure: the time is an argument.
+// The successor of a CA: the same CA with a later notAfter, which replaces it wherever it is trusted. One rule for all
+// that take over a successor: a control-plane machine that finds it, a worker that receives it, the publication of
+// cluster-info. Pure: the time is an argument.
 import { type Certificate, isSame } from './certificate.ts';
 import { extensionValues } from './tbs-certificate.ts';
 import { hasInsecureHash, isSignedByKey } from './verify.ts';
 
 /**
- * Whether who trusts `trusted` may trust `offered` in its place although nothing vouches for that but itself: a CA of the same
- * name, key, key identifier and limits, whose signature the key that is trusted already has made. Who has not that key
- * cannot make one, unless the signature is over a hash for which another content can be found. Its end is later; that is
- * all that is asked of the dates, because the trusted one may have expired.
+ * Whether a client that trusts `trusted` may trust `offered` in its place although only its own signature vouches for
+ * it: a CA of the same name, key, key identifier and limits, signed by the key of `trusted`. Without that key no other
+ * party can make one, unless other content with the same hash can be found. Its notAfter is later; no other date is
+ * checked, because the trusted CA may have expired.
  */
 export const isSuccessor = (offered: Certificate, trusted: Certificate): boolean =>
   successorProblem(offered, trusted) === undefined;
 
-/** Why it may not, as the end of a sentence; undefined: it may. */
+/** Why it may not, in words that complete a sentence; undefined: it may. */
 export function successorProblem(offered: Certificate, trusted: Certificate): string | undefined {
   const { notAfter } = trusted.facts;
   const isLater = offered.facts.notAfter > notAfter;
@@ -23,10 +23,10 @@ export function successorProblem(offered: Certificate, trusted: Certificate): st
   );
 }
 
-/** The key identifier, path length, usages, names and policies that the CA is limited to: none of them may change. */
+/** Extensions that limit the CA: key identifier, path length, usages, names and policies; none of them may change. */
 const limits = ['14', '15', '19', '30', '36', '37', '54'].map((arc) => `2.5.29.${arc}`);
 
-/** As successorProblem, whatever the end of the new one is. */
+/** Variant of successorProblem for any notAfter of the new certificate. */
 export function successionProblem(made: Certificate, old: Certificate): string | undefined {
   const [a, b] = [made.fields, old.fields];
   if (!made.facts.isCa || a.keyUsage?.certSign === false) return 'it is not a CA that may sign certificates';
@@ -45,11 +45,11 @@ const none = Buffer.alloc(0);
 const isValidAt = ({ facts: { notBefore, notAfter } }: Certificate, now: Date): boolean =>
   notBefore <= now && now < notAfter;
 
-/** The successor among these that is valid now. Every machine chooses the same one of several. */
+/** Successor of `of` in `among` that is valid now. Every machine chooses the same of several. */
 export const newestSuccessor = (of: Certificate, among: readonly Certificate[], now: Date): Certificate | undefined =>
   lastToEnd(among.filter((one) => isValidAt(one, now) && isSuccessor(one, of)));
 
-/** The one that ends last; of several that end together the one with the lower fingerprint. */
+/** The certificate with the latest notAfter; of several the one with the lower fingerprint. */
 export function lastToEnd(certificates: readonly Certificate[]): Certificate | undefined {
   const [last] = certificates.toSorted(
     (a, b) =>
@@ -58,7 +58,7 @@ export function lastToEnd(certificates: readonly Certificate[]): Certificate | u
   return last;
 }
 
-/** `held` with each certificate replaced for which there is a replacement, once each; undefined where there is none. */
+/** `held` with each certificate replaced that has a replacement, without duplicates; undefined where none has. */
 export function replaced(
   held: readonly Certificate[],
   replacementOf: (certificate: Certificate) => Certificate | undefined,
@@ -68,6 +68,6 @@ export function replaced(
   return next.filter((one, at) => next.findIndex((other) => isSame(one, other)) === at);
 }
 
-/** These with `own` in the place of each whose successor it is. */
+/** `held` with `own` in place of each certificate whose successor it is. */
 export const succeededBy = (held: readonly Certificate[], own: Certificate): readonly Certificate[] | undefined =>
   replaced(held, (one) => (isSuccessor(own, one) ? own : undefined));

@@ -3,7 +3,7 @@ import type { Certificate } from './certificate.ts';
 import { childrenOf, DerReader, readDer } from './der.ts';
 import { contextConstructed, listExtensions } from './extensions.ts';
 
-/** The value of each extension, by its object identifier. */
+/** Values of the extensions by object identifier. */
 export function extensionValues({ x509 }: Certificate): ReadonlyMap<string, Buffer> {
   const part = partsOf(x509.raw).rest.find(({ tag }) => tag === contextConstructed(3));
   const list = listExtensions(part && new DerReader(part.content));
@@ -12,7 +12,7 @@ export function extensionValues({ x509 }: Certificate): ReadonlyMap<string, Buff
 
 export type DerField = ReturnType<typeof readDer>;
 
-/** The values of tbsCertificate (RFC 5280, 4.1). `rest`: behind the public key. */
+/** Values of tbsCertificate (RFC 5280, 4.1). `rest`: those after the public key. */
 export function partsOf(der: Buffer) {
   const [tbs] = childrenOf(readDer(der));
   const all = tbs === undefined ? [] : childrenOf(tbs);

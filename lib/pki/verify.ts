@@ -1,7 +1,7 @@
-// Would a Go program (every Kubernetes component) accept this certificate? Path validation as Go's crypto/x509 does
-// it, with every certificate of a trust file as a root, intermediates and expired ones included: names as bytes,
-// signatures, dates of the whole chain, CA flag and key usage, path length, extended key usages, host name,
-// name constraints. Pure.
+// Whether a Go program (every Kubernetes component) accepts a certificate: path validation as Go's crypto/x509 does it,
+// with every certificate of a trust file as a root, intermediates and expired ones included: names as bytes,
+// signatures, dates of the whole chain, CA flag and key usage, path length, extended key usages, host name, name
+// constraints. Pure.
 import { isIP } from 'node:net';
 import { bounds } from '../bounds.ts';
 import { type Certificate, isSame } from './certificate.ts';
@@ -10,7 +10,7 @@ import { canonicalHostname, dnsNameCovers } from './names.ts';
 
 export interface ChainQuestion {
   readonly leaf: Certificate;
-  /** What the server or client sends along with the leaf. */
+  /** Certificates that the server or client sends along with the leaf. */
   readonly intermediates: readonly Certificate[];
   readonly roots: readonly Certificate[];
   readonly at: Date;
@@ -18,8 +18,8 @@ export interface ChainQuestion {
   /** DNS name or IP address. */
   readonly hostname?: string | undefined;
   /**
-   * A root is a name and a public key: when its own certificate is valid is no part of path validation (RFC 5280, 6.1.1 d),
-   * though every verifier of Kubernetes asks. Default: it is asked.
+   * A root is a name and a public key: the dates of its own certificate are no part of path validation (RFC 5280, 6.1.1
+   * d), though every verifier of Kubernetes checks them. Default: they are checked.
    */
   readonly rootDates?: 'ignored' | undefined;
 }
@@ -49,7 +49,9 @@ export function verifyChain(question: ChainQuestion): ChainAnswer {
   return reason === undefined ? { ok: true } : { ok: false, reason };
 }
 
-/** Why every verifier refuses the leaf, whoever has signed it and whatever it is used for; undefined: none must. */
+/**
+ * Why every verifier refuses the leaf, whichever CA has signed it and whatever it is used for; undefined: no reason.
+ */
 export function leafRefusal(leaf: Certificate): string | undefined {
   if (hasInsecureHash(leaf)) return 'it is signed with an insecure hash (MD5 or SHA-1)';
   const [unknown] = leaf.fields.unknownCritical;
@@ -58,7 +60,7 @@ export function leafRefusal(leaf: Certificate): string | undefined {
   return bits === undefined ? undefined : `it has an RSA key of ${bits} bits, wanted ${leastVerifiedBits} at least`;
 }
 
-/** Whether `parent` has the name that `child` calls its issuer and its key made `child`'s signature. */
+/** Whether `parent` has the name that `child` gives as its issuer and its key made `child`'s signature. */
 export function signatureMatches(child: Certificate, parent: Certificate): boolean {
   return child.fields.issuer.der.equals(parent.fields.subject.der) && isSignedByKey(child, parent);
 }
@@ -66,7 +68,7 @@ export function signatureMatches(child: Certificate, parent: Certificate): boole
 /** Whether Go would refuse its signature for the hash alone. */
 export const hasInsecureHash = ({ fields }: Certificate): boolean => insecure.has(fields.signatureOid);
 
-/** Whatever they call each other. */
+/** Whether the key of `parent` made its signature, whatever their names. */
 export function isSignedByKey({ x509 }: Certificate, parent: Certificate): boolean {
   try {
     return x509.verify(parent.x509.publicKey);
@@ -139,8 +141,9 @@ function lengthProblem(chain: Chain, parent: Certificate): string | undefined {
 }
 
 /**
- * Of a root Go looks at no policies (1.24 and later; before, it refused these extensions where they are critical). Where a
- * certificate below it demands one, no chain is taken: stricter than Go, which then compares them along the chain.
+ * Policies of a root are ignored by Go (1.24 and later; before, it refused these extensions where they are critical).
+ * Where a certificate below it demands a policy, no chain is accepted: stricter than Go, which then compares them along
+ * the chain.
  */
 function policyProblem(certificate: Certificate, below: number): string | undefined {
   const { requireExplicitPolicy: after } = certificate.fields;
@@ -148,7 +151,7 @@ function policyProblem(certificate: Certificate, below: number): string | undefi
   return `${nameOf(certificate)} demands certificate policies, which are not compared here`;
 }
 
-/** Go refuses to verify with a smaller key (crypto/rsa, 1.24); a leaf's verifies the handshake. */
+/** Go refuses to verify with a smaller key (crypto/rsa, 1.24); the handshake is verified with a leaf's key. */
 export const leastVerifiedBits = 1024;
 
 function weakRsaBits({ facts: { key } }: Certificate): number | undefined {

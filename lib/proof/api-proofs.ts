@@ -1,11 +1,11 @@
-// Proofs that the API server shows: what each kind asks for, and what the answer says (pure).
+// Proofs by the API server: the query of each kind, and the judgement of the answer (pure).
 import { X509Certificate } from 'node:crypto';
 import type { KubeConnection } from '../kube/kube.ts';
 import { holderHost, type Lease } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import type { ProofResult } from './result.ts';
 
-/** Whom to ask. */
+/** API server to query. */
 export interface ApiProof {
   readonly connection: KubeConnection;
   readonly signal: AbortSignal;
@@ -13,23 +13,23 @@ export interface ApiProof {
 
 export interface JudgeRenewal {
   readonly lease: Lease;
-  /** When the files of the identity came into their place. */
+  /** Time at which the files of the identity were put in place. */
   readonly publishedAt: Date;
   readonly now: Date;
   /**
-   * This node's host name. With several control-plane nodes the leader may be elsewhere; its renewals say nothing about
-   * the files here.
+   * This node's host name. With several control-plane nodes the leader may be elsewhere; its renewals prove nothing
+   * about the files here.
    */
   readonly hostName?: string | undefined;
 }
 
-/** Clocks of two nodes of one cluster are rarely closer. */
+/** Tolerated difference of clocks: clocks of two nodes of one cluster are rarely closer. */
 const skewMs = 5_000;
 
 /**
  * A client's identity is in use when its holder has renewed its Lease since the files of the identity were published:
- * only a client that the API server has authenticated can renew. A renewal in the future is no proof: the clocks of this
- * node and of the holder differ.
+ * only a client that the API server has authenticated can renew. A renewal in the future is no proof: the clocks of
+ * this node and of the holder differ.
  */
 export function judgeRenewal({ lease, publishedAt, now, hostName }: JudgeRenewal): ProofResult {
   const say = (state: ProofResult['state'], message: string): ProofResult => ({ state, message });
@@ -62,8 +62,9 @@ export interface ApiService {
 
 /**
  * The proxy client of kube-apiserver's aggregator is in use when an aggregated API is available: the aggregator's own
- * check calls its backend with that certificate. Whether a backend answers is not ours to decide, so this is reported
- * and never holds up recovery. Only those with a Service go through the proxy; the others are kube-apiserver's own.
+ * check calls its backend with that certificate. The health of a backend is not this program's concern, so this is
+ * reported and never holds up recovery. Only APIServices with a Service go through the proxy; the rest are
+ * kube-apiserver's own.
  */
 export function judgeProxied(services: readonly ApiService[]): ProofResult {
   const remote = services.filter(({ spec }) => spec?.service !== undefined && spec.service !== null);
@@ -80,7 +81,7 @@ export function judgeProxied(services: readonly ApiService[]): ProofResult {
   return { state: 'unproven', message: `No aggregated API is available: APIService ${states.join(', ')}` };
 }
 
-/** Throws what the connection throws. */
+/** Throws the connection's errors. */
 export async function proveProxied({ connection, signal }: ApiProof): Promise<ProofResult> {
   const path = '/apis/apiregistration.k8s.io/v1/apiservices';
   const { items } = await connection.request<{ readonly items?: readonly ApiService[] }>({
@@ -99,7 +100,7 @@ interface SignedRequest {
 
 /**
  * Whether a request was answered with a certificate that the present signer's key has signed. `signer`: PEM of its
- * certificate that lies on disk now.
+ * certificate now on disk.
  */
 export function isSignedBy(signer: string): (request: SignedRequest) => boolean {
   const authority = parse(signer);
@@ -109,7 +110,7 @@ export function isSignedBy(signer: string): (request: SignedRequest) => boolean 
   };
 }
 
-/** What the name of a request that is signed so says; undefined: none is. */
+/** Judges by the name of a request signed by the present signer; undefined: there is none. */
 export function judgeSigned(name: string | undefined): ProofResult {
   return name === undefined
     ? { state: 'unproven', message: 'No CertificateSigningRequest has been signed by the present signer yet' }
@@ -120,19 +121,19 @@ function parse(pem: string): X509Certificate | undefined {
   try {
     return new X509Certificate(pem);
   } catch {
-    return undefined; // empty, or whatever a foreign signer wrote: it is not our signature
+    return undefined; // empty, or content from a foreign signer: not the present signer's
   }
 }
 
-/** Requests are small, unless somebody wants them large: then list() asks for fewer. */
+/** Requests are small, unless a user makes them large: then list() requests fewer. */
 const pageSize = 200;
-/** kube-controller-manager removes issued requests after an hour; more than this many say that something floods. */
+/** kube-controller-manager removes issued requests after an hour; more than this many mean a flood. */
 const enough = { read: 2000 };
 
 /**
- * A CSR signer is in use when a certificate that kube-controller-manager issued carries its signature. Passive: it looks
- * at what has been signed and never asks for anything, because a CSR of ours could be approved by somebody. `signer`: PEM
- * of its certificate that lies on disk now. Throws what the connection throws.
+ * A CSR signer is in use when a certificate that kube-controller-manager issued carries its signature. Passive: it
+ * reads issued requests and creates none, because another user could approve it. `signer`: PEM of its certificate now
+ * on disk. Throws the connection's errors.
  */
 export async function proveSignsCsr(signer: string, { connection, signal }: ApiProof): Promise<ProofResult> {
   const path = '/apis/certificates.k8s.io/v1/certificatesigningrequests';

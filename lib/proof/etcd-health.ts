@@ -1,7 +1,7 @@
-// Whether the etcd member of this machine works in its cluster, and whether the others would without it. A member's /health
-// answers true only after a read that a quorum of the members has confirmed, and only while no alarm is raised
-// (etcd-io/etcd, server/etcdserver/api/etcdhttp/health.go). Who the members are, the member here is asked
-// (api/v3rpc/member.go; over HTTP by the gateway, which --enable-grpc-gateway=false takes away).
+// Whether the etcd member of this machine works in its cluster, and whether the other members would without it. A
+// member's /health answers true only after a read that a quorum of the members has confirmed, and only while no alarm
+// is raised (etcd-io/etcd, server/etcdserver/api/etcdhttp/health.go). The member here returns the list of members
+// (api/v3rpc/member.go; over HTTP by the gateway, which --enable-grpc-gateway=false removes).
 import { request } from 'node:https';
 import { bounds } from '../bounds.ts';
 import type { Address } from '../address.ts';
@@ -9,25 +9,25 @@ import { errorText, RecoveryError } from '../errors.ts';
 import type { ProofResult } from './result.ts';
 
 export interface EtcdHealthOptions extends Address {
-  /** PEM: the CAs that may have signed what the member serves. */
+  /** PEM: the CAs that may have signed the member's serving certificate. */
   readonly ca: string;
-  /** PEM of who asks: etcd talks to nobody else. */
+  /** PEM of the client: etcd accepts no connection without one. */
   readonly client: { readonly cert: string; readonly key: string };
   readonly signal: AbortSignal;
 }
 
-/** One that votes. */
+/** A voting member. */
 export interface EtcdMember {
   readonly name: string;
   readonly isHere: boolean;
-  /** Why it cannot be counted on; undefined: it is healthy and has a quorum. */
+  /** Why the member does not count; undefined: it is healthy and has a quorum. */
   readonly problem: string | undefined;
 }
 
 const timeoutMs = 5_000;
 const mostCharacters = bounds.etcd.most.characters;
 
-/** One request. Never rejects. */
+/** Sends one request. Never rejects. */
 export async function proveEtcdHealth(options: EtcdHealthOptions): Promise<ProofResult> {
   const { host, port } = options;
   const member = `etcd at ${host}:${port}`;
@@ -43,8 +43,8 @@ export async function proveEtcdHealth(options: EtcdHealthOptions): Promise<Proof
 }
 
 /**
- * Whether the member here may end for a moment: the others keep a quorum. Where they cannot, because there are one or two
- * members, no order of restarts keeps it, and it is enough that all others are well. Pure.
+ * Whether the member here may stop for a moment: the other members keep a quorum. Where they cannot, because there are
+ * one or two members, no order of restarts keeps it, and it is enough that all other members are healthy. Pure.
  */
 export function judgeQuorum(members: readonly EtcdMember[]): ProofResult {
   const others = members.filter(({ isHere }) => !isHere);
@@ -63,9 +63,9 @@ export function judgeQuorum(members: readonly EtcdMember[]): ProofResult {
   return { state: 'unproven', message: `${left}: ${told.join('; ')}` };
 }
 
-/** The members that vote, each asked. Throws what the member here answers instead of a list. */
+/** Queries each voting member. Throws the error of the member here where it returns no list. */
 export async function askEtcdMembers(options: EtcdHealthOptions): Promise<readonly EtcdMember[]> {
-  // Not linearizable: the list is to be had without a quorum, too.
+  // Not linearizable: the list is available without a quorum, too.
   const { header, members } = JSON.parse(await answerOf(options, '/v3/cluster/member/list', '{}')) as MemberList;
   const voting = (members ?? []).filter(({ isLearner }) => isLearner !== true);
   return Promise.all(
@@ -81,7 +81,7 @@ export async function askEtcdMembers(options: EtcdHealthOptions): Promise<readon
   );
 }
 
-/** Unsigned numbers of 64 bits are text; what is false or empty is left out. */
+/** JSON of the gateway: unsigned numbers of 64 bits are text; false and empty fields are left out. */
 interface MemberList {
   readonly header?: { readonly member_id?: unknown };
   readonly members?: readonly {
@@ -92,7 +92,7 @@ interface MemberList {
   }[];
 }
 
-/** Asked at all of its addresses at once: it is healthy where one of them says so, and is its own. */
+/** Queries all addresses of a member in parallel: it is healthy where one address answers so as this member. */
 async function problemAt(
   id: unknown,
   urls: readonly string[],
@@ -110,7 +110,7 @@ async function problemAt(
   return problems.includes(undefined) ? undefined : problems[0];
 }
 
-/** Members may advertise a loopback address, where the member here answers. */
+/** Queries a member at one address, which may be a loopback address, where the member here answers. */
 async function problemOf(id: unknown, at: EtcdHealthOptions): Promise<string | undefined> {
   const health = await proveEtcdHealth(at);
   if (health.state !== 'proven') return health.message;
@@ -122,7 +122,7 @@ async function problemOf(id: unknown, at: EtcdHealthOptions): Promise<string | u
   }
 }
 
-/** A body makes it a POST. */
+/** Sends a request and returns the text of the answer. A body makes it a POST. */
 function answerOf({ host, port, ca, client, signal }: EtcdHealthOptions, path: string, body?: string): Promise<string> {
   const until = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
   const method = body === undefined ? 'GET' : 'POST';

@@ -1,11 +1,11 @@
-// The certificate that kube-apiserver makes for its client of itself: at its start, in memory, self-signed, for a year, since
-// 1.33 for three (k8s.io/apiserver: pkg/server/options/serving_with_loopback.go). When it ends the API server answers, and
-// fails at whatever it asks itself for. Only a restart makes a new one.
+// The certificate that kube-apiserver makes for the client of itself: at its start, in memory, self-signed, for a year,
+// since 1.33 for three (k8s.io/apiserver: pkg/server/options/serving_with_loopback.go). When it expires the API server
+// answers, and all its requests to itself fail. Only a restart makes a new one.
 import { X509Certificate } from 'node:crypto';
 import { announcedPart } from '../well-known.ts';
 import { type ServedOptions, servedChain } from './served.ts';
 
-/** The server name by which its client asks for it, and nobody else (pkg/server/config_selfclient.go, LoopbackClientServerNameOverride). */
+/** Server name that only this client uses (pkg/server/config_selfclient.go, LoopbackClientServerNameOverride). */
 export const loopbackName = 'apiserver-loopback-client';
 
 export interface LoopbackCertificate {
@@ -13,13 +13,13 @@ export interface LoopbackCertificate {
   readonly notAfter: Date;
 }
 
-/** Undefined where no server answers, or one that has no such certificate. Never rejects. */
+/** Undefined where no server answers, or the server has no such certificate. Never rejects. */
 export async function askLoopback(
   options: Pick<ServedOptions, 'host' | 'port' | 'timeoutMs' | 'clock' | 'signal'>,
 ): Promise<LoopbackCertificate | undefined> {
   try {
     const leaf = new X509Certificate(await servedChain({ ...options, serverName: loopbackName }));
-    // Without one for this name a server answers with its usual certificate.
+    // Without a certificate for this name a server answers with its usual certificate.
     if (leaf.checkHost(loopbackName) === undefined) return undefined;
     return { notBefore: leaf.validFromDate, notAfter: leaf.validToDate };
   } catch {
@@ -29,9 +29,9 @@ export async function askLoopback(
 
 interface LoopbackVerdict {
   readonly state: 'OK' | 'EXPIRING' | 'EXPIRED';
-  /** From when on the server is restarted while no other machine of the cluster restarts its own. */
+  /** Time from which the server is restarted while no other machine of the cluster restarts its own. */
   readonly restartsAt: Date;
-  /** From when on it is restarted although that cannot be made sure. */
+  /** Time from which it is restarted although that cannot be ensured. */
   readonly restartsAnywayAt: Date;
 }
 

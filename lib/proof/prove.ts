@@ -1,5 +1,5 @@
 // Whether an artefact is in use by its readers: one proof for each, by the kind that the inventory declares. Shared by
-// the observer of files, status and a run on the host. A prover asks; it changes nothing.
+// the observer of files, status and a run on the host. A prover only queries; it changes nothing.
 import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Address } from '../address.ts';
@@ -19,30 +19,30 @@ import { fingerprintOf, proveServed, type ServedResult } from './served.ts';
 import { trustOfReaders } from './trust-of-readers.ts';
 
 interface AskOptions {
-  /** For the kinds that ask the API. */
+  /** Connects to the API, for the kinds that query it. */
   readonly connect?: () => Promise<KubeConnection>;
   /** The local API server's secure port, for `served`. */
   readonly apiServer?: Address | undefined;
-  /** Where the syncer publishes; files of this host need none. */
+  /** Directory that the syncer publishes to; files of this host need none. */
   readonly destinationDir?: string;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** By it the CAs of those who meet a serving certificate are found. */
+  /** Inventory, which gives the CAs of the readers of a serving certificate. */
   readonly resolved?: Resolved;
-  /** This node's host name: then a Lease held by another node says so instead of proving something. */
+  /** This node's host name: then a Lease held by another node is reported as such and proves nothing. */
   readonly hostName?: string | undefined;
 }
 
 interface ProofQuestion {
   readonly artefact: ResolvedArtefact;
   readonly proof: Proof;
-  /** When its files came into their place; what was before the boot of this machine proves nothing. */
+  /** Time at which its files were put in place; anything before the boot of this machine proves nothing. */
   readonly publishedAt: Date;
 }
 
 type Unproven = ProofResult & { readonly state: 'unproven' };
 
-/** Never rejects: what cannot be asked is unproven, with the reason. */
+/** Never rejects: a failed query is unproven, with the reason. */
 function orUnproven<T extends ProofResult>(asked: Promise<T>): Promise<T | Unproven> {
   return asked.catch((err: unknown): Unproven => ({ state: 'unproven', message: errorText(err) }));
 }
@@ -64,7 +64,8 @@ async function ask({ artefact, proof, publishedAt }: ProofQuestion, options: Ask
     }
     case 'lease': {
       const { namespace, name } = proof;
-      // A holder that renewed its Lease before the boot has not read a file since: its process ended with the boot.
+      // A holder that renewed its Lease before the boot has not read a file since: its process terminated with the
+      // boot.
       const bootedMs = clock.now().getTime() - (clock.uptimeSeconds() ?? Infinity) * 1000;
       const since = new Date(Math.max(publishedAt.getTime(), bootedMs));
       const { connection } = await api();
@@ -87,7 +88,7 @@ export interface ProverOptions extends Omit<AskOptions, 'connect'> {
   readonly connection: KubeConnection;
 }
 
-/** Proves use by all readers of the artefact, or by those given. See ProofQuestion. Never rejects. */
+/** Proves use by all readers of the artefact, or by the given readers. See ProofQuestion. Never rejects. */
 export type Prove = (
   artefact: ResolvedArtefact,
   publishedAt: Date,
@@ -98,7 +99,7 @@ export function createProver({ connection, ...more }: ProverOptions): Prove {
   const options = { ...more, connect: async () => connection };
   const { clock, destinationDir } = options;
 
-  /** What has expired is not what readers are to use, although they do. Undefined: it is valid, or no certificate. */
+  /** Expiry of an expired certificate: use of it is no proof. Undefined: it is valid, or no certificate. */
   const expiredOnDisk = async (artefact: ResolvedArtefact): Promise<Date | undefined> => {
     const certificate = await certificateOnDisk(artefact, destinationDir).catch(() => undefined);
     return certificate !== undefined && certificate.validToDate <= clock.now() ? certificate.validToDate : undefined;
@@ -117,7 +118,7 @@ export function createProver({ connection, ...more }: ProverOptions): Prove {
   };
 }
 
-/** The leaf of a pair as its readers find it; of a file with several certificates the first. */
+/** Returns the leaf of a pair as its readers find it; the first certificate of a file with several. */
 async function certificateOnDisk(
   artefact: ResolvedArtefact,
   destinationDir: string | undefined,
@@ -134,15 +135,15 @@ async function certificateOnDisk(
 
 export interface HostProofs extends Pick<AskOptions, 'apiServer' | 'clock' | 'signal' | 'hostName'> {
   readonly resolved: Resolved;
-  /** Of the files of this host. */
+  /** Store of the files of this host. */
   readonly store: Pick<Store, 'read'>;
-  /** With a kubeconfig as credential. */
+  /** Connects with a kubeconfig as credential. */
   readonly connect: (kubeconfig: string) => Promise<KubeConnection>;
 }
 
 /**
- * That the API server here serves what is on disk, asked for so long at most: a handshake needs no credential. Undefined
- * where nothing is known that could be asked for.
+ * Proves that the API server here serves the certificate on disk, polling for `forMs` at most: a handshake needs no
+ * credential. Undefined where no such certificate is known.
  */
 export async function proveServedHere(forMs: number, options: HostProofs): Promise<ServedResult | undefined> {
   const { resolved, apiServer, clock, signal } = options;
@@ -161,19 +162,25 @@ export async function proveServedHere(forMs: number, options: HostProofs): Promi
   return undefined;
 }
 
-/** That the etcd member here is healthy and has a quorum, asked for so long at most. Undefined where none is known. */
+/**
+ * Proves that the etcd member here is healthy and has a quorum, polling for `forMs` at most. Undefined where none is
+ * known.
+ */
 export async function proveEtcdHere(forMs: number, options: HostProofs): Promise<ProofResult | undefined> {
   const here = etcdHere(options);
   return here && untilProven(async () => proveEtcdHealth(await here()), forMs, options);
 }
 
-/** That etcd keeps its quorum without the member here, asked for so long at most. Undefined where none is known. */
+/**
+ * Proves that etcd keeps its quorum without the member here, polling for `forMs` at most. Undefined where none is
+ * known.
+ */
 export async function proveQuorumWithoutUs(forMs: number, options: HostProofs): Promise<ProofResult | undefined> {
   const here = etcdHere(options);
   return here && untilProven(async () => judgeQuorum(await askEtcdMembers(await here())), forMs, options);
 }
 
-/** How the member here is asked. */
+/** Address and credentials for queries of the member here. */
 function etcdHere({ resolved, store, signal }: HostProofs): (() => Promise<EtcdHealthOptions>) | undefined {
   const read = async (name: string | undefined, entry: string): Promise<string> => {
     const artefact = resolved.artefacts.find((one) => one.name === name);
@@ -196,8 +203,8 @@ function etcdHere({ resolved, store, signal }: HostProofs): (() => Promise<EtcdH
 const etcdPort = 2379;
 
 /**
- * That the identity in a kubeconfig has been used since then, asked by itself for so long at most; undefined where nothing
- * shows it, because its component elects no leader.
+ * Proves that the identity in a kubeconfig has been used after `since`, by queries with that identity, for `forMs` at
+ * most; undefined where nothing shows use, because its component elects no leader.
  */
 export async function proveIdentityHere(
   { kubeconfig, since }: { readonly kubeconfig: string; readonly since: Date },
@@ -222,7 +229,7 @@ export async function proveIdentityHere(
 
 const askAgainMs = 500;
 
-/** The last answer. */
+/** Polls until proven and returns the last result. */
 async function untilProven<T extends ProofResult>(
   look: () => Promise<T>,
   forMs: number,
@@ -238,10 +245,10 @@ async function untilProven<T extends ProofResult>(
   return last;
 }
 
-/** Where every kubelet renews a Lease of its own node's name (KEP-589), whatever the host is called. */
+/** Namespace where every kubelet renews a Lease with its own node's name (KEP-589), whatever the host is called. */
 const nodeLeases = 'kube-node-lease';
 
-/** Neither is one declared, nor is it of a node. */
+/** Whether no Lease is declared and the identity is no node's. */
 function isWithoutLease(kubeconfig: string, { resolved }: Pick<HostProofs, 'resolved'>): boolean {
   const artefact = artefactAt(kubeconfig, resolved);
   const name = artefact?.kind === 'target' ? artefact.commonName : undefined;
@@ -252,7 +259,7 @@ function isWithoutLease(kubeconfig: string, { resolved }: Pick<HostProofs, 'reso
 const artefactAt = (kubeconfig: string, { artefacts }: Resolved): ResolvedArtefact | undefined =>
   artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
 
-/** By which use of a kubeconfig is shown. Throws ProofFailed and what the store throws. */
+/** Lease that shows the use of a kubeconfig. Throws ProofFailed and the store's errors. */
 async function leaseOf(
   kubeconfig: string,
   { resolved, store, signal }: HostProofs,
@@ -268,7 +275,7 @@ async function leaseOf(
   throw new RecoveryError('ProofFailed', `Cannot prove use of kubeconfig "${kubeconfig}": ${state}`);
 }
 
-/** The name of the Node object, by the credentials of its kubelet; undefined where these are of somebody else. */
+/** Name of the Node object, from the credentials of its kubelet; undefined where these are no kubelet's. */
 export async function nodeNameIn(
   { location }: Pick<ResolvedArtefact, 'location'>,
   { store, signal }: Pick<HostProofs, 'store' | 'signal'>,

@@ -1,13 +1,13 @@
-// What a proof says. `unproven` is not `wrong`: it says that use could not be shown yet, and why.
+// Result of a proof. `unproven` is not `wrong`: use could not be shown yet, for the reason given.
 export interface ProofResult {
   readonly state: 'proven' | 'unproven' | 'notApplicable';
-  /** One sentence for people. */
+  /** One sentence for a human reader. */
   readonly message: string;
-  /** When a prover was asked. */
+  /** Time of the query. */
   readonly at?: Date;
 }
 
-/** The results of several readers as one: unproven if any is, then proven if any is. */
+/** Combines the results of several readers: unproven if any is, then proven if any is. */
 export function combineProofs(results: readonly ProofResult[]): ProofResult {
   const state =
     (['unproven', 'proven'] as const).find((wanted) => results.some((result) => result.state === wanted)) ??

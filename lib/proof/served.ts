@@ -1,9 +1,9 @@
-// Which certificate a TLS server answers with, held against the one on disk.
+// The certificate that a TLS server presents, compared with the one on disk.
 //
-// The handshake does not verify the peer: the certificate is compared by its SHA-256 fingerprint with bytes that we
-// hold, and an expired certificate must be seen and reported, not only refused. What is served is then verified as its readers
-// do: the right leaf is of no use to them behind an intermediate that has ended.
-// Nothing is sent over this connection, and nothing that the server says is believed.
+// The handshake does not verify the peer: the certificate is compared by its SHA-256 fingerprint with bytes on disk,
+// and an expired certificate must be seen and reported, not only refused. The chain is then verified as its readers
+// verify it: the right leaf is useless to them behind an expired intermediate.
+// Nothing is sent over this connection, and no answer of the server is trusted.
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, type TLSSocket } from 'node:tls';
@@ -19,24 +19,24 @@ import { type ReadersTrust, refusalOf } from './trust-of-readers.ts';
 
 export interface ServedOptions extends Address {
   /**
-   * The name asked for by SNI. An IP address cannot be asked for (RFC 6066, section 3): then no name is sent. With no name,
-   * or one that none of its SNI certificates matches, kube-apiserver answers with its default certificate.
+   * Name for SNI. An IP address cannot be sent (RFC 6066, section 3): then no name is. Without a name, or with a name
+   * that none of its SNI certificates matches, kube-apiserver answers with its default certificate.
    */
   readonly serverName: string;
   /** SHA-256 of the leaf's DER on disk, lower-case hex. */
   readonly expected: string;
-  /** What those who meet it go by: what they refuse is not proven. */
+  /** Trust of the certificate's readers: a certificate that they refuse is not proven. */
   readonly trust?: ReadersTrust | undefined;
-  /** PEM of who asks, for a server that talks to nobody else (etcd); without it such a server logs a refused client. */
+  /** PEM of the client, for a server that requires one (etcd); without it such a server logs a refused client. */
   readonly client?: { readonly cert: string; readonly key: string } | undefined;
-  /** Default 2 000. */
+  /** Milliseconds. Default 2 000. */
   readonly timeoutMs?: number;
   readonly clock: Clock;
   readonly signal: AbortSignal;
 }
 
 export interface ServedResult extends ProofResult {
-  /** SHA-256 of what was served; undefined when the handshake failed. */
+  /** SHA-256 of the served certificate; undefined when the handshake failed. */
   readonly servedFingerprint?: string;
   readonly servedNotAfter?: Date;
   /** Only with `trust`. */
@@ -47,11 +47,11 @@ export interface ServedResult extends ProofResult {
 export const fingerprintOf = ({ fingerprint256 }: X509Certificate): string =>
   fingerprint256.replaceAll(':', '').toLowerCase();
 
-/** One handshake. Resolves with what was served; never rejects. */
+/** Makes one handshake. Resolves with the served certificate; never rejects. */
 export async function proveServed(options: ServedOptions): Promise<ServedResult> {
   const { host, port, serverName, expected, clock } = options;
   const name = `"${serverName}" at ${host}:${port}`;
-  // OpenSSL refuses some clients' pairs (a key that is too short) before anything is sent.
+  // OpenSSL refuses some clients' pairs (a key that is too short) before it sends anything.
   const answer = await handshake(options).catch(errorText);
   if (typeof answer === 'string') return { state: 'unproven', message: `No TLS answer for ${name}: ${answer}` };
   const { fingerprint, notAfter, chain } = answer;
@@ -83,7 +83,7 @@ function refusal(chain: string, trust: ReadersTrust, at: Date): string | undefin
 interface Answer {
   readonly fingerprint: string;
   readonly notAfter: Date;
-  /** As it is presented, leaf first, PEM. */
+  /** PEM of the presented chain, leaf first. */
   readonly chain: string;
 }
 
@@ -92,12 +92,12 @@ type Handshake = Pick<ServedOptions, 'host' | 'port' | 'serverName' | 'client' |
 const handshake = (options: Handshake): Promise<Answer> => withHandshake(options, peerOf);
 
 /**
- * What the server presents, leaf first, PEM. It has shown that it has the key of the leaf; whether the certificate is to be
- * believed is not asked here. Throws when there is no answer.
+ * Returns the certificates that the server presents, leaf first, PEM. It has proven that it has the key of the leaf;
+ * whether the certificate is to be trusted is not checked here. Throws when there is no answer.
  */
 export const servedChain = (options: Handshake): Promise<string> => withHandshake(options, presentedChain);
 
-/** Throws when there is none. */
+/** Throws when there is no answer. */
 async function withHandshake<T>(options: Handshake, read: (socket: TLSSocket) => T): Promise<T> {
   const { host, port, serverName, client, timeoutMs = 2_000, clock, signal } = options;
   const socket = connect({
@@ -117,14 +117,14 @@ async function withHandshake<T>(options: Handshake, read: (socket: TLSSocket) =>
     if (isWhole) return read(socket);
     throw new Error(signal.aborted ? 'given up because the process stops' : `none within ${timeoutMs} ms`);
   } finally {
-    socket.on('error', () => {}); // a reset after the decision is nobody's concern
-    // A handshake that is whole on our side is made whole on the other, which else logs a broken one.
+    socket.on('error', () => {}); // a reset after the decision does not matter
+    // A handshake that is complete on this side is completed on the other, which else logs a broken one.
     if (isWhole) socket.destroySoon();
     else socket.destroy();
   }
 }
 
-/** Node gives a peer's certificates once. */
+/** Reads both at one time: Node gives a peer's certificates once. */
 function peerOf(socket: TLSSocket): Answer {
   const chain = presentedChain(socket);
   const leaf = new X509Certificate(chain);

@@ -1,5 +1,5 @@
-// The CAs by which those who meet a serving certificate know it, as far as they lie on this machine, and the names that they
-// ask for: what is served is verified with these, as it is in each of their handshakes.
+// The CAs by which readers verify a serving certificate, as far as they are on this machine, and the names that readers
+// use: the served certificate is verified with these, as in each reader's handshake.
 import { readFile } from 'node:fs/promises';
 import { caBundleKey, certificateKey } from '../inventory/content.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
@@ -9,7 +9,7 @@ import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { verifyChain } from '../pki/verify.ts';
 
 export interface ReadersTrust {
-  /** Each what one kind of reader has. */
+  /** One CA bundle per kind of reader. */
   readonly bundles: readonly (readonly Certificate[])[];
   readonly names: readonly string[];
 }
@@ -17,11 +17,11 @@ export interface ReadersTrust {
 interface Around {
   readonly resolved: Resolved;
   readonly destinationDir?: string | undefined;
-  /** By which it is asked for. */
+  /** Server name that is used for it. */
   readonly serverName: string;
 }
 
-/** Of a certificate that another CA has signed nobody here knows who meets it: no bundle. */
+/** Returns no bundle for a certificate that another CA has signed: its readers are not known here. */
 export async function trustOfReaders(artefact: ResolvedArtefact, around: Around): Promise<ReadersTrust> {
   if (artefact.kind !== 'target') return { bundles: [], names: [] };
   const { serverName, destinationDir } = around;
@@ -43,12 +43,12 @@ export async function trustOfReaders(artefact: ResolvedArtefact, around: Around)
   return { bundles: bundles.filter(isKnownTo), names: artefact.demandedHostnames ?? usual };
 }
 
-/** None where the file cannot be read: then it says nothing. */
+/** None where the file cannot be read: then it has no effect. */
 async function certificatesIn(path: string | undefined): Promise<readonly Certificate[]> {
   return path === undefined ? [] : readFile(path).then(wholeCertificates, () => []);
 }
 
-/** Why one of them refuses what a server presents, leaf first; undefined: all take it. Pure. */
+/** Why a reader refuses the chain of a server, leaf first; undefined: all accept it. Pure. */
 export function refusalOf(
   chain: readonly Certificate[],
   { bundles, names }: ReadersTrust,
