@@ -221,7 +221,7 @@ async function withAllNames(
       print(`Renewed ${what}, which did not hold ${missing.join(', ')}`);
       return next;
     }
-    await clock.sleep(pauseMs, signal); // a machine that runs already, or another machine being adopted, has just written it
+    await clock.sleep(pauseMs, signal); // a machine that runs already, or another being adopted, has just written it
   }
   const state =
     missing.length === 0 ? 'it is gone' : `it does not hold ${missing.join(', ')}, and others keep writing it`;
