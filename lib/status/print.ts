@@ -229,7 +229,7 @@ function verdict(status: NodeStatus): string {
   ].join('\n');
 }
 
-/** Renewals that wait neither for a fault nor for a later time. */
+/** Healthy artefacts that the next run renews before their expiry. */
 function dueText(status: NodeStatus): string[] {
   const due = nodeRows(status).filter(({ action, isAhead }) => action === 'renew' && isAhead === true);
   if (due.length === 0 || status.isForecast || !status.isArmed) return [];

@@ -209,6 +209,6 @@ async function writtenAt(
   try {
     return path === undefined ? undefined : (await stat(path)).mtime;
   } catch {
-    return undefined; // the proof then reports that no later use proves it
+    return undefined; // then only use from now on would prove it, as the proof reports
   }
 }
