@@ -179,7 +179,7 @@ export async function run(io: Io): Promise<number> {
     await command.parseAsync(plainArguments(io.argv, command), { from: 'user' });
     return outcome.exit;
   } catch (err) {
-    if (err instanceof CommanderError) return err.exitCode === 0 ? exitCodes.done : exitCodes.usage; // commander has printed it already
+    if (err instanceof CommanderError) return err.exitCode === 0 ? exitCodes.done : exitCodes.usage; // printed already
     io.stderr.write(`${errorText(err)}\n${isWrongUsage(err) ? `\n${usage}\n` : ''}`);
     return exitOfError(err);
   }

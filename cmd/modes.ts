@@ -60,7 +60,7 @@ export async function runModes(
       throw err;
     }
   };
-  // regen's single pass runs before those of the other modes: it makes the objects that the syncer reads.
+  // regen's single pass runs before the other modes: it makes the objects that the syncer reads.
   const isFirst = ({ mode }: ModeConfig): boolean => once && mode === 'regen';
   try {
     const before = await Promise.all(modes.filter((mode) => isFirst(mode)).map(run));

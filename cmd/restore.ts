@@ -102,7 +102,7 @@ interface Told extends Pick<Io, 'stdout'> {
   readonly tell: (problem: { readonly message: string }) => void;
 }
 
-/** Lists all readable copies, even where those of one artefact cannot be read. */
+/** Lists all readable copies, even where copies of an artefact are unreadable. */
 async function list(
   artefacts: readonly ResolvedArtefact[],
   options: RestoreOptions,
@@ -215,7 +215,7 @@ interface Standing {
   readonly now: Date;
 }
 
-/** Refuses to replace a working certificate with one that readers would refuse; --force skips this check. */
+/** Refuses to replace a working certificate with an unusable copy; --force skips this check. */
 function requireNoneLost(wanted: Generation, { there, kept, now }: Standing): void {
   if ((!isExpired(wanted, now) && !isOfNoUse(wanted)) || there === undefined || there <= now) return;
   const { artefact, generation, notAfter } = wanted;

@@ -1,4 +1,4 @@
-// `preset`: names of the inventories that come with the program, or the text of one of them.
+// `preset`: names of the inventories that come with the program, or the text of a single one.
 import { loadPreset, presetNames, presetText } from '../lib/inventory/preset.ts';
 import { table } from '../lib/table.ts';
 import { exitCodes } from './exit-codes.ts';

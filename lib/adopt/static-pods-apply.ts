@@ -63,7 +63,7 @@ async function changeNow(
     const wanted = change(present);
     if (isDeepStrictEqual(wanted, present)) return undefined;
     const content = Buffer.from(toYaml(wanted));
-    // Parsed as the kubelet will: only a readable manifest may replace one that works.
+    // Parsed as the kubelet will: only a readable manifest may replace a working one.
     if (isDeepStrictEqual(read(content), wanted)) return content;
     const message = `Cannot write manifest "${path}": it would not be read as it is meant`;
     throw new RecoveryError('MaterialInvalid', message);
@@ -88,7 +88,7 @@ async function changeNow(
   const message = `Pod "kube-system/${pod}-${machine.nodeName}" has not come to run as its ${says}. Look at its containers (crictl ps -a, crictl logs), then run this again`;
   throw new RecoveryError('ProofFailed', message);
 
-  /** Restores the former manifest: a pod that worked is worth more than one of ours that does not. */
+  /** Restores the former manifest: a working pod is worth more than our failing one. */
   async function giveBack(): Promise<string> {
     const back = await editManifest(path, (bytes) => (bytes.equals(after) ? before : undefined));
     return back.outcome === 'written'
@@ -106,7 +106,7 @@ export async function readManifest(path: string, pod: StaticPod): Promise<PodMan
   return podManifest(bytes, pod, path);
 }
 
-/** The kubelet's reasons for a missing image (pkg/kubelet/images/types.go): permanent ones, and those that may pass. */
+/** The kubelet's reasons for a missing image (pkg/kubelet/images/types.go): permanent and temporary ones. */
 const neverPulled: readonly string[] = ['InvalidImageName', 'ErrImageNeverPull'];
 const notPulled: readonly string[] = ['ErrImagePull', 'ImagePullBackOff'];
 

@@ -32,7 +32,7 @@ export function renewAheadOf({ regen, lives }: Settings, node: string): RenewAhe
   };
 }
 
-/** From 0 to less than 1, derived only from the name: the same in each run and after each boot. */
+/** Number from 0 to less than 1, derived only from the name: the same in each run and after each boot. */
 export function jitterOf(node: string): number {
   return createHash('sha256').update(node).digest().readUInt32BE() / 2 ** 32;
 }

@@ -32,7 +32,7 @@ function settingOf({ path, kind }: Pick<Problem, 'path' | 'kind'>): SettingPath 
   return [first, ...rest, ...(name === undefined ? [] : [name])];
 }
 
-/** Setting to leave out for an unknown key of regen; undefined if it may mean one that must stay. */
+/** Setting to leave out for an unknown key of regen; undefined if it may mean a required setting. */
 function unknownSetting(path: string): SettingPath | undefined {
   const [, plain, quoted = '""'] = ofRegen.exec(path) ?? [];
   const key = plain ?? (JSON.parse(quoted) as string);

@@ -53,7 +53,7 @@ export async function requireImage({ image, dryRun, print, signal }: RequireImag
 
 export interface SecurityLabel {
   readonly type: string;
-  /** Without a level the container runtime would choose categories. */
+  /** Default: categories that the container runtime chooses. */
   readonly level?: string;
 }
 

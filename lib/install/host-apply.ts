@@ -214,7 +214,7 @@ export function timeoutProblem(timeout = '/usr/bin/timeout'): string | undefined
     : `needs "${timeout}" (coreutils), which keeps a hanging run from the kubelet; install it`;
 }
 
-/** Failure of the first run, as the end of a sentence. */
+/** Failure of the first run, as the rest of a sentence. */
 function firstRun(path: string, signal: AbortSignal): Promise<string | undefined> {
   return new Promise((resolve) => {
     execFile(path, ['--version'], { timeout: runMs, signal }, (err, _told, said) => {

@@ -31,7 +31,7 @@ interface InitOptions extends Omit<CredentialOptions, 'api' | 'store' | 'layout'
   readonly namespace?: string | undefined;
   /** Components whose files the syncer writes (syncer.components). Default: all. */
   readonly components?: readonly string[] | undefined;
-  /** Content of config.yaml besides modes and credentials: preset or inventory, parameters, directories. */
+  /** Content of config.yaml except modes and credentials: preset or inventory, parameters, directories. */
   readonly settings: Readonly<Record<string, unknown>>;
   readonly signal: AbortSignal;
 }

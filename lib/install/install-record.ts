@@ -19,7 +19,7 @@ export interface Installed {
 
 const prefix = 'kube-cert-recovery-installed-';
 
-/** All objects of an inventory except those that it attributes to another owner. Pure. */
+/** All objects of an inventory except objects of another owner. Pure. */
 export function purgeable({ artefacts }: Pick<Resolved, 'artefacts'>): readonly ApiLocation[] {
   return artefacts.flatMap((artefact) =>
     isFile(artefact.location) || isOfOthers(artefact) ? [] : [artefact.location satisfies ApiLocation],

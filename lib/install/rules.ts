@@ -123,7 +123,7 @@ function machineRules(addresses: readonly AddressSettings[]): readonly RbacRule[
 /** ConfigMaps in which approvers keep lasting state. */
 export const approverRecords: readonly string[] = [firstApprovalsName, issuedCertificatesName];
 
-/** Without `list` and `watch`: a worker knows only the name of its own request. */
+/** Verbs without `list` and `watch`: a worker knows only the name of its own request. */
 export const workerRules: readonly RbacRule[] = [
   { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['create', 'get'] },
 ];

@@ -30,7 +30,7 @@ const names: Readonly<Record<Exclude<UninstallPart, 'modes'>, readonly string[]>
   hosts: [hostsRole],
 };
 
-/** Part of one of our objects. Pure. */
+/** Part that an object of ours belongs to. Pure. */
 export function partOf({ metadata: { name } }: Pick<Manifest, 'metadata'>): UninstallPart {
   return (['approver', 'workers', 'hosts'] as const).find((part) => names[part].includes(name)) ?? 'modes';
 }

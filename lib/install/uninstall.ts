@@ -30,7 +30,7 @@ interface UninstallOptions {
   readonly directory: string;
   /** Also delete every Secret and ConfigMap that `init` has created, signers' keys included. */
   readonly purge?: boolean;
-  /** Remove parts in use, and objects although no record names those that `init` has created. */
+  /** Remove parts in use, and objects although no record lists the created ones. */
   readonly force?: boolean;
   /** Default: all. */
   readonly parts?: readonly UninstallPart[] | undefined;

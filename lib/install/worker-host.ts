@@ -7,7 +7,7 @@ import { RecoveryError } from '../errors.ts';
 import { isThere, namesIn, removeDirectory } from './existing-files.ts';
 import { hostLayout, workerTokenFile } from './layout.ts';
 
-/** Token in a text, which messages call `what`. Throws ConfigInvalid for the token of another account. */
+/** Token in a text; `what` names the text in messages. Throws ConfigInvalid for the token of another account. */
 export function workerToken(text: string, what: string): string {
   const token = text.trim();
   const refuse = (problem: string): RecoveryError =>

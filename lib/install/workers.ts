@@ -80,7 +80,7 @@ async function approverPods(api: Api, namespace: string): Promise<readonly Pod[]
 
 const podText = ({ metadata }: Pod): string => `${metadata?.namespace ?? ''}/${metadata?.name ?? ''}`;
 
-/** Static pods of `init approver`, without those of adopted machines. */
+/** Static pods of `init approver`; pods of adopted machines are left out. */
 export async function staticApprovers(api: Api): Promise<readonly string[]> {
   const pods = await approverPods(api, staticPodsNamespace);
   return pods.filter(({ metadata }) => !(digestAnnotation in (metadata?.annotations ?? {}))).map(podText);

@@ -59,7 +59,7 @@ interface Asking {
   readonly signal: AbortSignal;
 }
 
-/** On the machine itself a handshake takes a few milliseconds. */
+/** Ample: a handshake on the same machine takes a few milliseconds. */
 const timeoutMs = 500;
 
 /** Never rejects. A server without a readable certificate on disk is left out: there is nothing to compare with. */

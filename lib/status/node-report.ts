@@ -232,7 +232,7 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
   };
 }
 
-/** Flags that name one of its files. */
+/** Flags that name a file of the artefact. */
 function readBy({ location }: ResolvedArtefact, { flagsByFile: named }: Resolved): StatusRow['readBy'] {
   if (named === undefined || !isFile(location)) return undefined;
   const flags = new Set(filesOf(location).flatMap(({ file }) => named[file] ?? []));

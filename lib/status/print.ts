@@ -132,7 +132,7 @@ function nodeTables(status: NodeStatus): string {
 
 const servedTexts = { same: 'same', different: 'different', unreachable: '-', inMemory: 'in memory' } as const;
 
-/** As in kubeadm: empty for a missing certificate, and its last column is padded. */
+/** Column as in kubeadm: empty for a missing certificate, and its last column is padded. */
 const externalText = ({ isForeign, state }: StatusRow): string =>
   state === 'MISSING' ? '' : (isForeign ? 'yes' : 'no').padEnd(8);
 
@@ -177,7 +177,7 @@ function restartText(
   return restartsAt <= at ? `${component} restarted` : `${component} restarted ${expiresText(restartsAt)}`;
 }
 
-/** Finding about an object in the API; those that need the administrator are among the problems. */
+/** Finding about an object in the API; problems list the objects that need the administrator. */
 function objectFinding({ artefact, state, action, onDisk, message }: StatusRow): Finding[] {
   if (action === 'renew') return [[artefact, state, 'reissued', message]];
   if (onDisk === undefined || onDisk === 'same') return [];

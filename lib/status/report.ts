@@ -50,7 +50,7 @@ export interface StatusRow {
   readonly authority?: 'same' | 'different' | undefined;
   /** It has expired or is broken, and nothing here can make a new one. */
   readonly byHand?: boolean;
-  /** Its first file, and the flags that name one of its files, where the components of its machine are known. */
+  /** Its first file, and the flags that name any of its files, where the components of its machine are known. */
   readonly readBy?: { readonly file: string; readonly flags: readonly string[] } | undefined;
   /** How the plan would renew it. */
   readonly renewal?: Renewal;
@@ -78,7 +78,7 @@ export interface StatusReport {
   readonly class: StatusClass;
   /** Problems that need the administrator's action or attention; empty when healthy. */
   readonly problems: readonly string[];
-  /** Why no object of the API is known; one of the problems. */
+  /** Why no object of the API is known; also among the problems. */
   readonly apiProblem?: string | undefined;
   readonly rows: readonly StatusRow[];
   readonly recheckAt: Date;

@@ -37,7 +37,7 @@ export interface StatusOptions {
   readonly directoriesOf?: (artefact: ResolvedArtefact) => readonly string[];
   /** Locations that the modes work on; the other entries are left out of the report. Default: all. */
   readonly locations?: 'all' | 'disk' | 'api';
-  /** Without it use is not proven. */
+  /** Proof of use; undefined: use is not checked. */
   readonly prove?: Prove | undefined;
   readonly recoveryServerName?: string | undefined;
   /** Administrator's connection: with it, admission webhooks that could intercept recovery are reported. */
@@ -94,7 +94,7 @@ interface NodeOptions extends Pick<
   readonly adopted?: AdoptionStatus | undefined;
 }
 
-/** Sources for the plan: those that it needs are polled. */
+/** Sources for the plan, which polls only the needed ones. */
 async function sourcesAsked(
   planOf: (sources: Sources | undefined) => Plan,
   sources: NodeOptions['sources'],
