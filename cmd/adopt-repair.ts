@@ -48,10 +48,7 @@ export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io):
   }
 }
 
-/**
- * kubeadm's credential first: it is not mounted into our containers. It may have been removed, or its CA be a former
- * one.
- */
+/** kubeadm's credential first: our containers do not mount it. It may be removed, or its CA a former one. */
 export function repairCredentials({ kubernetesDir }: AdoptionRecord, directory: string): readonly string[] {
   return [join(kubernetesDir, 'admin.conf'), kubeconfigFile(podLayout(directory, 'kube-apiserver'), 'admin')];
 }
@@ -84,10 +81,7 @@ export async function connectFirst(
   return { failures };
 }
 
-/**
- * Connection with the first credential that may read pods; undefined when no API server answers. Throws when it refuses
- * all.
- */
+/** Connects with the first credential that may read pods; undefined: no API answers. Throws if each is refused. */
 export async function reach(
   kubeconfigs: readonly string[],
   record: AdoptionRecord,

@@ -52,7 +52,7 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
       image,
       namespace,
       server,
-      // kubeadm's certificates hold no loopback address: for one, the recovery name's certificate is requested by SNI.
+      // kubeadm's certificates hold no loopback address: there the recovery name is requested and verified.
       tlsServerName: isLoopback(server) ? recoveryServerName : undefined,
       kubeletPki: join(kubeletDir, 'pki'),
       settings: approver as object,

@@ -11,10 +11,7 @@ import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { administratorOf, grantOf } from '../lib/run/host-rights.ts';
 import type { Io } from './io.ts';
 
-/**
- * Applies the rights for a host's API requests: no repair needs them, so a cluster that is down does not prevent the
- * units from being written.
- */
+/** Applies the rights for a host's API requests: no repair needs them, so the units are written even without an API. */
 export async function grantRights(config: ToolConfig, io: Io): Promise<void> {
   const grant = grantOf(config);
   const manifests = hostManifests(grant);

@@ -75,7 +75,7 @@ export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
 
 /**
  * Parents of unusual directories: the units make only our usual ones. The parent must be writable, so that the
- * directory can be made; a directory in /run may lose even its parent at a reboot.
+ * directory can be made; below /run that is /run itself, because the parent may be gone after a reboot.
  */
 export function ownParents({ backupDir, lockDir }: Pick<ToolConfig, 'backupDir' | 'lockDir'>): string[] {
   const unusual = [backupDir, lockDir].filter((path) => !usual.includes(path));

@@ -62,7 +62,7 @@ export function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> 
   });
 }
 
-/** Unused signers' keys in the API must be reported. */
+/** Lists what stays in the API: unused signers' keys must not go unnoticed. */
 export async function leftInApi({
   connection,
   signal,

@@ -81,9 +81,7 @@ function newsOf({ modes, once, dryRun }: Config, { isOfUnit, clock }: Pick<Runti
 /** Longest wait of a stopping mode for the tasks of its connection: reading its files and sending Events. */
 const besideMs = 5_000;
 
-/**
- * Runs one mode with its connection, which is kept up to date while the process runs and closed when the mode stops.
- */
+/** Runs one mode with its connection, which is kept up to date while the mode runs and closed when it stops. */
 async function withApi(connection: KubeConnection, runtime: Runtime, run: (connected: Connected) => Unmet): Unmet {
   const { config, clock, log, hostName } = runtime;
   const ended = new AbortController();
@@ -144,9 +142,7 @@ async function syncer(mode: SyncerConfig, runtime: Runtime): Unmet {
 
 const approverRecheckMs = 30_000;
 
-/**
- * Approves requests of kubelets: for a client certificate when theirs has expired, and for their serving certificates.
- */
+/** Approves requests of kubelets: for client certificates after their expiry, and for serving certificates. */
 async function approver(mode: ApproverConfig, runtime: Runtime): Unmet {
   const { config, clock, hostName, once } = runtime;
   const { kubeconfig, bootstrapNamespace: namespace } = mode;

@@ -88,10 +88,7 @@ interface Allowance extends Pick<Told, 'tell'> {
   readonly signal: AbortSignal;
 }
 
-/**
- * Compares the present file with its replacement. Throws MaterialInvalid, and ReadFailed where the present one is
- * unknown.
- */
+/** Compares the present file with the wanted copy. Throws MaterialInvalid, and ReadFailed for an unreadable file. */
 async function requireAllowed(wanted: Generation, { options, kept, force, tell, signal }: Allowance): Promise<void> {
   const now = systemClock.now();
   if (!force) requireNoneLost(wanted, { there: await readPresentEnd(wanted.location, options, signal), kept, now });

@@ -6,8 +6,8 @@
 //  3. the files of the three pods       6. the manifests: kube-apiserver, then its clients
 //
 // Absent objects are created, and an existing serving certificate gets the names of this machine, too. Every file
-// exists before a component reads it. Running it again changes nothing that is already right, completes what a killed
-// run began, and corrects the manifests after `kubeadm upgrade`.
+// exists before a component reads it. Running it again changes nothing that is already right, completes a killed
+// run, and corrects the manifests after `kubeadm upgrade`.
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
@@ -57,10 +57,7 @@ export interface AdoptOptions extends MachineOptions {
   readonly approver: ApproverGrant;
 }
 
-/**
- * Work to do on this machine. `resolved`: only artefacts in the API, with the names and subjects of this machine's
- * files.
- */
+/** Work to do on this machine. `resolved`: only artefacts in the API, with names and subjects of this machine. */
 interface Adoption extends AdoptOptions {
   readonly namespace: string;
   readonly api: Api;

@@ -57,9 +57,7 @@ export function absentIn({ there }: Stock, { artefacts }: Pick<Resolved, 'artefa
   );
 }
 
-/**
- * Future bundles by artefact, without the CAs that are not made yet: those are added to them. Throws MaterialInvalid.
- */
+/** Future bundles by artefact; CAs that are not made yet are missing, and will be added. Throws MaterialInvalid. */
 export async function bundlesOf(
   stock: Stock,
   { resolved, clock }: FirstObjects,
@@ -92,10 +90,7 @@ export async function createObjects(options: FirstObjects): Promise<ReadonlyMap<
   throw new RecoveryError('KubeConflict', message);
 }
 
-/**
- * Undefined when another machine has created an object first: the objects after it would belong to our generation, not
- * to theirs.
- */
+/** Undefined when another machine has created an object first: later objects would fit our generation only. */
 async function createMissing(
   stock: Stock,
   { resolved, store, clock, signal, print }: FirstObjects,
@@ -182,9 +177,7 @@ function missingNames(held: readonly string[], wanted: readonly string[]): reado
   return wanted.filter((name) => !held.some((one) => one === name || dnsNameCovers(one, name)));
 }
 
-/**
- * Returns the material with serving certificates that hold all names. Throws SignFailed, MaterialInvalid, KubeConflict.
- */
+/** Material with all names in the serving certificates. Throws SignFailed, MaterialInvalid, KubeConflict. */
 export async function completeNames(
   material: ReadonlyMap<string, Material>,
   options: FirstObjects,

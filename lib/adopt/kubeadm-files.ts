@@ -98,7 +98,7 @@ function declaredLike(artefact: ResolvedArtefact, { facts, fields }: Certificate
   return { ...artefact, commonName, organizations };
 }
 
-/** Bundles of the API, each with the kubeadm file whose valid certificates it must hold. */
+/** Bundles of the API, each with the kubeadm file that `field` names. */
 export function bundlesWith(
   { artefacts }: Pick<Resolved, 'artefacts'>,
   field: 'adoptedFrom' | 'givenBackTo',
@@ -110,9 +110,7 @@ export function bundlesWith(
   });
 }
 
-/**
- * CAs in PEM that readers on the machine trust, by file name below pkiDir; empty for absent files. Throws ReadFailed.
- */
+/** CAs in PEM that readers on the machine trust, by file below pkiDir; empty for absent files. Throws ReadFailed. */
 export async function readAuthorities(resolved: Resolved, pkiDir: string): Promise<ReadonlyMap<string, Uint8Array>> {
   const named = [...bundlesWith(resolved, 'adoptedFrom'), ...bundlesWith(resolved, 'givenBackTo')];
   const read = [...new Set(named.map(({ file }) => file))].map(async (file) => {

@@ -18,10 +18,7 @@ import { digestOf, type PodAddition } from './static-pods.ts';
 import { defaultLockDir } from '../well-known.ts';
 import { retry } from '../retry.ts';
 
-/**
- * The same on every machine, whatever other locks a configuration names: commands with different configurations must
- * share it.
- */
+/** Independent of the locks in a configuration: commands with different configurations must share this one. */
 export const machineLockDir = defaultLockDir;
 
 export interface ManifestsLocking {
@@ -36,9 +33,7 @@ export function manifestsLockDirectory(lockDir: string): string {
   return join(lockDir, 'manifests');
 }
 
-/**
- * Throws AlreadyRunning when another process changes the manifests or kubeadm runs, WriteFailed, and errors of `work`.
- */
+/** Throws AlreadyRunning while kubeadm runs or another process changes manifests, WriteFailed, and errors of `work`. */
 export async function withManifestsLock<T>(
   { lockDir, clock, refuseBesideOthers = refuseBesideKubeadm }: ManifestsLocking,
   work: (lock: Lock) => Promise<T>,

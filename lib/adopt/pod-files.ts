@@ -36,9 +36,7 @@ interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
   readonly nodeCertificate: string;
   /** API server at an address in its own certificate, for administrators, whose clients set no tls-server-name. */
   readonly kubeletServer: string;
-  /**
-   * Pods in which our container runs: there only its syncer may write certificates, except where a directory is absent.
-   */
+  /** Pods that run our container: only its syncer may write certificates there, unless a directory is absent. */
   readonly running: ReadonlySet<StaticPod>;
 }
 

@@ -178,9 +178,7 @@ export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, u
 
 // Mounts of our container and of the component in a static pod. Pure.
 
-/**
- * Mounts the parent of the directories that publishing replaces: a mount keeps the directory that it resolved first.
- */
+/** Mounts the parent of directories that publishing replaces: a mount keeps the directory that it resolved first. */
 function mountsOf({ pod, layout, kubeletPki }: PodAddition): {
   readonly own: readonly Named[];
   readonly component: readonly Named[];

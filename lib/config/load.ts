@@ -156,10 +156,7 @@ function sound<C>({ problems, config }: Read<C>): C {
   return config();
 }
 
-/**
- * Configuration and all problems, where only settings of single entries are wrong, which are left out. Throws
- * ConfigInvalid, which lists all problems.
- */
+/** Leaves out wrong settings of single entries; throws ConfigInvalid, which lists all problems, for others. */
 function tolerant<C>(read: (input: ConfigInput) => Read<C>, input: ConfigInput) {
   const { problems, config } = read(input);
   if (problems.length === 0) return { config: config(), leftOut: problems };

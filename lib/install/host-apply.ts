@@ -78,10 +78,7 @@ export async function applyHost(
   return { written, unchanged, absent };
 }
 
-/**
- * Removed files (with dryRun: files that would be removed); empty when none exist. Backups stay. Throws WriteFailed,
- * ReadFailed.
- */
+/** Removed (with dryRun: to be removed) files; empty when none exist. Backups stay. Throws WriteFailed, ReadFailed. */
 export async function removeHost(
   paths: readonly string[],
   { systemctl, disk = realDisk, dryRun }: HostMachine & { readonly dryRun: boolean },
@@ -191,7 +188,7 @@ export interface Examined {
 }
 
 const runMs = 30_000;
-/** Types in statfs(2) whose files are gone after a boot. */
+/** Filesystem types (statfs(2)) whose files are gone after a reboot. */
 const volatileTypes: ReadonlySet<number> = new Set([0x01021994, 0x858458f6]);
 
 /** `path`: absolute. Never rejects. */

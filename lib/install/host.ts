@@ -41,9 +41,7 @@ export const dropInOf = (unit: HostService): string => `${unit}.d/20-kube-cert-r
 
 export const written = '# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".';
 
-/**
- * Well below DefaultTimeoutStartSec of systemd (90 s), after which the start of the kubelet itself would have failed.
- */
+/** Well below systemd's DefaultTimeoutStartSec (90 s), after which the kubelet's start itself would have failed. */
 export const longestSeconds = 45;
 export const killSeconds = 5;
 

@@ -1,8 +1,8 @@
-// `init`: puts into the API everything that recovery needs before the first disaster. Uploads the generation that `init
-// render` made, create-only, and verifies it; makes the identities of regen and syncer with their rights; writes their
-// credentials. Running it again changes nothing that is already right, and completes what a killed run began. The
-// staging directory, which holds signers' keys, is removed last and only when every object in the API is byte for byte
-// the staged one.
+// `init`: puts into the API everything that recovery needs before the first disaster. Uploads the generation made by
+// `init render`, create-only, and verifies it; makes the identities of regen and syncer with their rights; writes their
+// credentials. Running it again changes nothing that is already right, and completes a killed run. The staging
+// directory, which holds signers' keys, is removed last and only when every object in the API is byte for byte the
+// staged one.
 import { isDeepStrictEqual } from 'node:util';
 import { installedConfig } from '../config/installed-settings.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';

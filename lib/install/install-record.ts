@@ -26,10 +26,7 @@ export function purgeable({ artefacts }: Pick<Resolved, 'artefacts'>): readonly 
   );
 }
 
-/**
- * Whether another controller, such as an operator, works on objects of this inventory: any of them may be its own.
- * Pure.
- */
+/** Whether another controller, such as an operator, works on objects of this inventory: any may be its own. Pure. */
 export const isShared = ({ artefacts }: Pick<Resolved, 'artefacts'>): boolean =>
   artefacts.some((artefact) => !isFile(artefact.location) && isOfOthers(artefact));
 

@@ -50,10 +50,7 @@ export function credentialFiles(layout: HostLayout, identity: ModeIdentity): rea
   return ['token', 'ca.crt', 'kubeconfig'].map((name) => join(directory, name));
 }
 
-/**
- * Writes token, CA where needed, and kubeconfig of one identity, with the token of this account. Returns the files that
- * changed.
- */
+/** Writes token, CA where needed, and kubeconfig of one identity, with the account's token. Returns changed files. */
 export async function writeCredential(
   identity: ModeIdentity,
   options: CredentialOptions,

@@ -67,9 +67,7 @@ export interface RbacOptions extends Partial<Pick<Resolved, 'name' | 'asks'>> {
   readonly namespace: string;
   /** Default: one process for all components, with the account `syncer`. */
   readonly syncers?: readonly SyncerGrant[];
-  /**
-   * Also the identities by which kubelets get certificates; true: new client certificates, the least. Default: false.
-   */
+  /** Also the identities by which kubelets get certificates; true: client certificates, the least. Default: false. */
   readonly approver?: boolean | ApproverGrant;
 }
 
@@ -260,10 +258,7 @@ export function workerManifests(namespace: string): Manifest[] {
 /** Name of the role and of its bindings. */
 export const hostsRole = 'kube-cert-recovery-hosts';
 
-/**
- * Rights of the control-plane hosts. They have no account: each signs a client certificate of this group for some
- * minutes.
- */
+/** Rights of the control-plane hosts. Without an account, each signs a client certificate of this group for minutes. */
 export function hostManifests(grant: HostGrant): Manifest[] {
   const rules = hostRules(grant);
   // The other namespaces are the control plane's.
@@ -274,9 +269,7 @@ export function hostManifests(grant: HostGrant): Manifest[] {
   return [...namespaces, ...roles(hostsRole, rules, subject)];
 }
 
-/**
- * The API server's client certificate for kubelets has no group, so its name needs the role: logs, exec, port-forward.
- */
+/** The API server's certificate for kubelets names no group, so its user needs the role: logs, exec, port-forward. */
 function kubeletAccess(artefacts: Artefacts): Manifest[] {
   if (!artefacts.some((artefact) => artefact.kind === 'target' && artefact.commonName === kubeletClient)) return [];
   const subject = { apiGroup: rbacGroup, kind: 'User', name: kubeletClient } as const;

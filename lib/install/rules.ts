@@ -51,10 +51,7 @@ export function syncerRules(artefacts: Artefacts, { reacts }: { readonly reacts:
   ]);
 }
 
-/**
- * Lists needed by proofs: APIServices show whether the proxy client is in use, CertificateSigningRequests the CSR
- * signer.
- */
+/** Lists for proofs of use: APIServices for the proxy client, CertificateSigningRequests for the CSR signer. */
 export function proofRules(artefacts: Artefacts): readonly RbacRule[] {
   const declared = new Set<string>(proofsOf(artefacts).map(({ kind }) => kind));
   return Object.entries(proofKinds).flatMap(([kind, { lists }]) => {
@@ -106,9 +103,7 @@ const clusterNameRules: readonly RbacRule[] = [
   { apiGroups: ['networking.k8s.io'], resources: ['servicecidrs'], verbs: ['list'] },
 ];
 
-/**
- * Machines of this cluster; Machines of another cluster are read with its own credential, which needs the same rules.
- */
+/** Machines of this cluster; those of another cluster are read with its credential, which needs the same rules. */
 function machineRules(addresses: readonly AddressSettings[]): readonly RbacRule[] {
   const groups = addresses.flatMap((source) =>
     source.kind === 'machines' && source.kubeconfig === undefined ? [machineApis[source.api].group] : [],

@@ -124,7 +124,7 @@ async function workerNodes(api: Api): Promise<readonly string[]> {
   );
 }
 
-/** Latest holder and time. */
+/** Time and holder of the last renewal, from the Lease. */
 async function lastTaken(api: Api): Promise<string | undefined> {
   const lease = await readLease({ ...api, lease: renewalLease }).catch((err: unknown) => {
     if (!isCode(err, 'KubeNotFound')) throw err;

@@ -153,7 +153,7 @@ export function wanted(
 
 interface GiveBackOptions {
   readonly resolved: Resolved;
-  /** Destination of the syncer. */
+  /** Destination directory of the syncer. */
   readonly destinationDir: string;
   readonly dryRun?: boolean;
 }

@@ -258,10 +258,7 @@ function isGoneOption({ artefact, row }: Told): boolean {
   return artefact.kind === 'opaque' && artefact.published !== 'required' && row.state === 'MISSING';
 }
 
-/**
- * Recovery needs this certificate: once it has expired, no client can verify the API server and nothing in it can be
- * healed.
- */
+/** Recovery needs this certificate: without it no client can verify the API server, and nothing in it can be healed. */
 function recoveryProblem({ artefact, row }: Told, recoveryServerName: string): string[] {
   if (artefact.kind !== 'target' || !artefact.hostnames.includes(recoveryServerName)) return [];
   if (isFile(artefact.location) || (row.state !== 'EXPIRED' && row.state !== 'NOT YET VALID')) return [];

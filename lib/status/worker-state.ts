@@ -74,9 +74,7 @@ function rowOf({ location, certificate, problem }: WorkerFile, { client, now }: 
   return { ...dates, state: left < announcedMs(certificate, client.certificate) ? 'EXPIRING' : 'OK' };
 }
 
-/**
- * The kubelet's certificate is announced when its rotation is late; a CA when a certificate made now would outlive it.
- */
+/** The kubelet's certificate is announced when its rotation is late; a CA when a new leaf would outlive it. */
 function announcedMs(certificate: CertificateFacts, own: CertificateFacts | undefined): number {
   const life = ({ notBefore, notAfter }: CertificateFacts): number => notAfter.getTime() - notBefore.getTime();
   return certificate === own || own === undefined ? life(certificate) * latePart : life(own);
