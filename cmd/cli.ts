@@ -30,7 +30,7 @@ function addFlags(command: Command, ...owners: readonly string[]): Command {
   return command;
 }
 
-/** Any typed flags; each command uses some of them. */
+/** Flags of all commands; each command uses some of them. */
 type Line = FlagsOf<FlagOwner>;
 
 type Act = (line: Line, args: readonly string[]) => Promise<number>;

@@ -1,4 +1,4 @@
-// Flags of `init host`, typed now and installed before: for the units, the program that they start, and the directories
+// Flags of `init host`, given now and installed before: for the units, the program that they start, and the directories
 // that their runs write to.
 import { readlinkSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -17,7 +17,7 @@ type HostPlace = Pick<Io, 'cwd' | 'env'>;
 
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 
-/** Typed flags, completed by the flags of the installed units (`words`). */
+/** Flags given now, completed by the flags of the installed units (`words`). */
 export function hostFlags(
   { executable, workerTokenFile: _of, ...typed }: HostLine,
   { cwd, env }: HostPlace,

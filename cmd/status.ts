@@ -83,7 +83,7 @@ export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
 }
 
 interface NodeRequest extends StatusRequest {
-  /** Flags, typed or from the units, that select the machine. */
+  /** Flags, given or from the units, that select the machine. */
   readonly given: Given;
 }
 

@@ -1,4 +1,4 @@
-// The one table of flags: the options of the command line, the types of typed flags, their settings (sources.ts), the
+// The one table of flags: the options of the command line, the types of their values, their settings (sources.ts), the
 // names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts) derive from it. No flag has a
 // default here: a default must not override the configuration file. Pure.
 
@@ -233,7 +233,7 @@ export interface FlagRow extends FlagColumns {
   readonly usage: string;
   /** `--namespace` */
   readonly flag: string;
-  /** Property name of the typed value: `dryRun`. */
+  /** Property name of the parsed value: `dryRun`. */
   readonly key: string;
 }
 
@@ -248,7 +248,7 @@ export const flagRows: readonly FlagRow[] = Object.entries(flagTable).flatMap(([
 export const isRepeatable = ({ as }: FlagRow): boolean =>
   as === 'lists' || as === 'listsByName' || as === 'pathsByName';
 
-/** Typed value of a flag. */
+/** Value of a flag on the command line. */
 export function typedValue(line: object, { key }: FlagRow): string | readonly string[] | boolean | undefined {
   return (line as Readonly<Record<string, string | readonly string[] | boolean | undefined>>)[key];
 }
@@ -275,7 +275,7 @@ type RowOf<Owner> = Owner extends FlagOwner
   ? { [Usage in keyof FlagTable[Owner]]: readonly [Usage, FlagTable[Owner][Usage]] }[keyof FlagTable[Owner]]
   : never;
 
-/** Typed flags of these owners. Values are not validated yet. */
+/** Parsed flags of these owners. Values are not validated yet. */
 export type FlagsOf<Owner extends FlagOwner> = {
   readonly [Row in RowOf<Owner> as KeyOf<Row[0]>]?: TypedAs<Row[0], Row[1]>;
 };

@@ -1,4 +1,4 @@
-// Typed flags that select the machine and the objects, for a follow-up command on the same ones. Pure.
+// Given flags that select the machine and the objects, for a follow-up command on the same ones. Pure.
 import { resolve } from 'node:path';
 import type { Given } from '../next-command.ts';
 import { flagRows, type FlagRow, type FlagsOf, typedValue } from './flags.ts';
@@ -9,7 +9,7 @@ const rows = flagRows.filter(
   ({ owner, flag, isOfCluster = false }) => owner === 'all' && (isOfCluster || named.has(flag)),
 );
 
-/** Absolute paths, because the next command may be typed in another directory. */
+/** Absolute paths, because the next command may run in another directory. */
 export const sameInventory = (line: FlagsOf<'all'>, cwd: string): Given => givenOf(rows, line, cwd);
 
 /** The subset for `init host`, which accepts only flags that its units use. */

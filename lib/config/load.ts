@@ -68,7 +68,7 @@ function plainInventory(reading: ConfigReading): Inventory | undefined {
   return checked.inventory && chosen ? chosenInventory(checked.inventory, preset, chosen) : checked.inventory;
 }
 
-/** Namespace of the pod: OpenShift's cert-syncer uses it where no --namespace is typed. */
+/** Namespace of the pod: OpenShift's cert-syncer uses it without --namespace. */
 function podNamespace({ input, problems }: ConfigReading): string | undefined {
   const { POD_NAMESPACE: given = '' } = input.env;
   if (given === '') return undefined;
@@ -117,7 +117,7 @@ function commonOf({ input, settings }: ConfigReading, inventory: Inventory | und
   };
 }
 
-/** Reports typed flags without effect. */
+/** Reports given flags without effect. */
 function idleFlags({ flags, file, settings, problems }: ConfigReading): void {
   const { modes = [] } = settings;
   const idle = (path: string, message: string): void => void problems.push({ path, kind: 'conflict', message });

@@ -62,7 +62,7 @@ function assignments(
   return values.size === 0 ? undefined : Object.fromEntries(values);
 }
 
-/** Typed value of a flag in the form of the file; undefined: not typed. */
+/** Value of a flag in the form of the file; undefined: not given. */
 function valueOf(row: FlagRow, flags: ConfigFlags, { cwd, problems }: { cwd: string; problems: Problem[] }): unknown {
   const path = (text: string): string => (text === '' ? text : resolve(cwd, text));
   const typed = typedValue(flags, row);

@@ -48,7 +48,7 @@ interface Looking {
   readonly objects: readonly Manifest[];
   /** Whether the units of `init host` are on this machine. */
   readonly isHost: boolean;
-  /** Typed flags except the parts, for the command that spares the parts in use. */
+  /** Flags of the command line except the parts, for the command that spares the parts in use. */
   readonly typed: Given;
 }
 

@@ -36,7 +36,7 @@ interface UninstallOptions {
   readonly parts?: readonly UninstallPart[] | undefined;
   /** Whether the units of `init host` are on this machine. Default: false. */
   readonly isHost?: boolean;
-  /** Typed flags except the parts. */
+  /** Flags of the command line except the parts. */
   readonly typed?: Given;
   readonly dryRun?: boolean;
   readonly signal: AbortSignal;
