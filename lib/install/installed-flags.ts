@@ -29,7 +29,7 @@ interface Told {
 }
 
 /**
- * Flags given now, completed by the flags of the units. `--renew-before=none` removes renewal before expiry together with
+ * Given flags, completed by the flags of the units. `--renew-before=none` removes renewal before expiry together with
  * its other flags; a new threshold without `--warn-only` enables renewal. Another inventory has directories of its own.
  */
 export function withInstalled<L extends Line>(line: L, { words, isInFile = () => false }: Told): L {
