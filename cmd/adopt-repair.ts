@@ -1,5 +1,5 @@
-// `init adopt --repair`: an adopted machine stays adopted. A timer runs it, so it says nothing where there is nothing to
-// do, and what it does by log lines.
+// `init adopt --repair`: an adopted machine stays adopted. A timer runs it, so it is silent when nothing needs repair,
+// and logs its actions.
 import { join } from 'node:path';
 import { machineLockDir } from '../lib/adopt/manifests-lock.ts';
 import { podLayout } from '../lib/adopt/pod-files.ts';
@@ -17,7 +17,7 @@ import type { AdoptLine } from './init-adopt.ts';
 import type { Io } from './io.ts';
 import { configInput, installFlags, orKubeadm } from './read-config.ts';
 
-/** An API server that has just been started again gets this long; one that is away waits for the next minute. */
+/** Wait for an API server that has just restarted; an API server that is down waits for the next minute's run. */
 const usualPatienceMs = 15_000;
 const askAgainMs = 1000;
 const answerMs = 5000;
@@ -48,7 +48,7 @@ export async function repairAdoptCommand({ image, ...line }: AdoptLine, io: Io):
   }
 }
 
-/** kubeadm's first: no container of ours comes near it. It may have been removed, or its CA be a former one. */
+/** kubeadm's credential first: our containers do not mount it. It may be removed, or its CA a former one. */
 export function repairCredentials({ kubernetesDir }: AdoptionRecord, directory: string): readonly string[] {
   return [join(kubernetesDir, 'admin.conf'), kubeconfigFile(podLayout(directory, 'kube-apiserver'), 'admin')];
 }
@@ -58,7 +58,7 @@ interface Failure {
   readonly err: unknown;
 }
 
-/** By the first credential that may look at pods; else why none may. Asks each once. */
+/** Connection with the first credential that may read pods, else the errors. Tries each once. */
 export async function connectFirst(
   kubeconfigs: readonly string[],
   { nodeName }: AdoptionRecord,
@@ -74,14 +74,14 @@ export async function connectFirst(
       await connection.request({ method: 'GET', path, timeoutMs: answerMs, signal });
       return { connection };
     } catch (err) {
-      failures.push({ kubeconfig, err }); // the next one may be known, or the API server may answer in a moment
+      failures.push({ kubeconfig, err }); // the next one may be accepted, or the API server may answer in a moment
       await connection?.close();
     }
   }
   return { failures };
 }
 
-/** The first credential that may look at pods; undefined when no API server answers. Throws when it answers none of them. */
+/** Connects with the first credential that may read pods; undefined: no API answers. Throws if each is refused. */
 export async function reach(
   kubeconfigs: readonly string[],
   record: AdoptionRecord,
@@ -90,7 +90,7 @@ export async function reach(
 ): Promise<KubeConnection | undefined> {
   const { clock, signal } = connecting;
   let failures: readonly Failure[] = [];
-  // An API server that has just started may refuse whom it knows, so that is no last word before the time is over.
+  // An API server that has just started may refuse valid credentials, so a refusal is not final before the timeout.
   const look = async (): Promise<KubeConnection | undefined> => {
     const tried = await connectFirst(kubeconfigs, record, connecting);
     if ('connection' in tried) return tried.connection;
@@ -108,7 +108,7 @@ export async function reach(
   throw new RecoveryError(err instanceof RecoveryError ? err.code : 'KubeUnavailable', message, { cause: err });
 }
 
-/** A server that is not trusted has answered. */
+/** Whether no API server answered; an untrusted one did answer. */
 function isAway(err: unknown): boolean {
   return isCode(err, 'KubeUnavailable', 'KubeWrongAnswer') && err.details['untrusted'] !== true;
 }

@@ -1,4 +1,5 @@
-// `init approver` and `uninstall approver`: mode approver as a static pod of its own on this control-plane node of kubeadm.
+// `init approver` and `uninstall approver`: mode approver as a static pod of its own on this control-plane node of
+// kubeadm.
 import { join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
@@ -51,7 +52,7 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
       image,
       namespace,
       server,
-      // No certificate of kubeadm's holds a loopback address: there is another one for it, or the name is asked for.
+      // kubeadm's certificates hold no loopback address: there the recovery name is requested and verified.
       tlsServerName: isLoopback(server) ? recoveryServerName : undefined,
       kubeletPki: join(kubeletDir, 'pki'),
       settings: approver as object,
@@ -65,7 +66,7 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
   });
 }
 
-/** Of an approver without a pod. */
+/** Instructions for an approver without a static pod. */
 function noPodText(directory: string): string {
   const pod = nextCommand('', { '--mode': 'approver', '--config': join(directory, 'approver/config.yaml') });
   return (

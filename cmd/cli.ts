@@ -1,5 +1,5 @@
-// The command line: which commands and flags there are. Values are judged elsewhere, together with the configuration
-// file, so that all that is wrong is reported at once. Commands are loaded when they run: --version and --help cost little.
+// Command line: the commands and their flags. Values are validated elsewhere, together with the configuration file, so
+// that all problems are reported together. Commands are loaded when they run: --version and --help cost little.
 import { Command, CommanderError, Option } from 'commander';
 import { type FlagOwner, flagRows, type FlagsOf, isRepeatable } from '../lib/config/flags.ts';
 import { errorText } from '../lib/errors.ts';
@@ -18,10 +18,10 @@ function refuseUnknownCommand(self: Command): void {
   if (self.args.length > 0) (self as unknown as { unknownCommand(): never }).unknownCommand();
 }
 
-/** Every value of a flag that may be given several times. */
+/** Collects the values of a repeatable flag. */
 const each = (value: string, before: readonly string[] | undefined): readonly string[] => [...(before ?? []), value];
 
-/** The flags of the table that these have. */
+/** Adds the flags of these owners from the table. */
 function addFlags(command: Command, ...owners: readonly string[]): Command {
   for (const row of flagRows.filter(({ owner }) => owners.includes(owner))) {
     const option = new Option(row.usage, row.help);
@@ -30,7 +30,7 @@ function addFlags(command: Command, ...owners: readonly string[]): Command {
   return command;
 }
 
-/** Whatever was typed; each command has some of it. */
+/** Flags of all commands; each command uses some of them. */
 type Line = FlagsOf<FlagOwner>;
 
 type Act = (line: Line, args: readonly string[]) => Promise<number>;
@@ -150,9 +150,9 @@ function program(io: Io) {
 }
 
 /**
- * Go programs also take `-v=2` and `--v=2`, and static pods are full of them; commander would read the value "=2".
- * An unknown flag loses its value, so that its name alone is compared with the known ones for a suggestion.
- * Arguments behind `--` stay as they are.
+ * Go programs also take `-v=2` and `--v=2`, and static pods are full of them; commander would read the value "=2". An
+ * unknown flag loses its value, so that only its name is compared with the known flags for a suggestion. Arguments
+ * after `--` stay unchanged.
  */
 function plainArguments(argv: readonly string[], root: Command): string[] {
   const known = new Set([...longFlags(root), '--help', '--version']);
@@ -172,14 +172,14 @@ function longFlags(command: Command): string[] {
   return [...command.options.flatMap(({ long }) => long ?? []), ...command.commands.flatMap(longFlags)];
 }
 
-/** Runs one command line and returns the exit code. Never throws, never ends the process. */
+/** Runs one command line and returns the exit code. Never throws, never exits the process. */
 export async function run(io: Io): Promise<number> {
   try {
     const { command, outcome } = program(io);
     await command.parseAsync(plainArguments(io.argv, command), { from: 'user' });
     return outcome.exit;
   } catch (err) {
-    if (err instanceof CommanderError) return err.exitCode === 0 ? exitCodes.done : exitCodes.usage; // said already
+    if (err instanceof CommanderError) return err.exitCode === 0 ? exitCodes.done : exitCodes.usage; // printed already
     io.stderr.write(`${errorText(err)}\n${isWrongUsage(err) ? `\n${usage}\n` : ''}`);
     return exitOfError(err);
   }

@@ -1,4 +1,4 @@
-// The one table of exit codes, and what leads to which.
+// The one table of exit codes, and their conditions.
 import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
 import type { Log } from '../lib/log.ts';
 import type { UnmetCondition } from '../lib/regen/unmet.ts';
@@ -17,20 +17,20 @@ export const exitCodes = {
 
 type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 
-/** Of what ends with an error. */
+/** Exit code of a command that fails. */
 export function exitOfError(err: unknown): ExitCode {
   return err instanceof RecoveryError ? errorCodes[err.code].exit : exitCodes.failed;
 }
 
-/** Of what ends with an error that goes to the log. */
+/** Exit code of a command whose error is logged. */
 export function exitOfFailure(err: unknown, log: Pick<Log, 'error'>): ExitCode {
   log.error('process.failed', { err: errorText(err), code: err instanceof RecoveryError ? err.code : undefined });
   return exitOfError(err);
 }
 
 /**
- * Of what ends in good order: whether something is left that is not as it should be. Where only certificates of somebody
- * else's CA are left, all has been done that can be done here; where only a setting is wrong, all that was asked for.
+ * Exit code of a completed run by its unmet conditions. Where only certificates of a CA whose key is elsewhere remain,
+ * everything possible here is done; where only a setting is wrong, everything else is.
  */
 export function exitOfUnmet(unmet: readonly UnmetCondition[]): ExitCode {
   if (unmet.length === 0) return exitCodes.done;
@@ -43,14 +43,14 @@ interface Seen extends Pick<StatusReport, 'class'> {
   readonly rows: readonly Partial<Pick<StatusRow, 'state'>>[];
 }
 
-/** Of `status`: scripts see the worst that there is. */
+/** Exit code of `status`: scripts see the worst state. */
 export function exitOfStatus({ rows, class: state }: Seen): ExitCode {
   if (rows.some((row) => row.state === 'UNKNOWN')) return exitCodes.failed;
   if (state !== 'healthy') return exitCodes.expired;
   return rows.some((row) => row.state === 'EXPIRING') ? exitCodes.expiring : exitCodes.done;
 }
 
-/** Of `status` of a worker. */
+/** Exit code of `status` of a worker. */
 export function exitOfWorker(status: WorkerStatus): ExitCode {
   const { isForecast, isArmed, client, authorities, class: state } = status;
   if (isForecast && state === 'healthy') return exitCodes.done;
@@ -58,7 +58,7 @@ export function exitOfWorker(status: WorkerStatus): ExitCode {
   return exitOfStatus({ rows: [client, ...authorities], class: state });
 }
 
-/** Of `status` of a kubeadm machine. An optional certificate that is absent is as it should be. */
+/** Exit code of `status` of a kubeadm machine. An absent optional certificate is no fault. */
 export function exitOfNode(status: NodeStatus): ExitCode {
   const { adopted } = status;
   const rows = nodeRows(status);
@@ -66,7 +66,7 @@ export function exitOfNode(status: NodeStatus): ExitCode {
   if (!rows.some((row) => row.state === 'UNKNOWN') && rows.some(({ byHand }) => byHand)) return exitCodes.byHand;
   if (status.isForecast && status.class === 'healthy' && !rows.some((row) => row.state === 'UNKNOWN'))
     return exitCodes.done;
-  // What would be renewed before the kubelet starts is no fault of today.
+  // A renewal before the next start of the kubelet is no fault of today.
   if (status.isForecast && status.class === 'recovering' && status.isArmed) return exitCodes.expiring;
   const inMemory = status.served.flatMap(({ ends }) => (ends === undefined ? [] : [{ state: ends }]));
   return exitOfStatus({ rows: [...rows, ...inMemory, ...(adopted?.objects?.rows ?? [])], class: status.class });

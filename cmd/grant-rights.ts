@@ -1,4 +1,4 @@
-// The rights of a host in the API, granted by `init host` as an administrator.
+// Rights of a host in the API, granted by `init host` as an administrator.
 import type { ToolConfig } from '../lib/config/load.ts';
 import { errorText } from '../lib/errors.ts';
 import { applyManifests } from '../lib/install/apply.ts';
@@ -11,10 +11,7 @@ import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { administratorOf, grantOf } from '../lib/run/host-rights.ts';
 import type { Io } from './io.ts';
 
-/**
- * What a host asks of the API: none of it is needed for a repair, so a cluster that is away now does not keep the units from
- * being written.
- */
+/** Applies the rights for a host's API requests: no repair needs them, so the units are written even without an API. */
 export async function grantRights(config: ToolConfig, io: Io): Promise<void> {
   const grant = grantOf(config);
   const manifests = hostManifests(grant);

@@ -1,4 +1,5 @@
-// What `init host` was told, now and before: flags for the units, the program that they start, and where their runs write.
+// Flags of `init host`, given now and installed before: for the units, the program that they start, and the directories
+// that their runs write to.
 import { readlinkSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,7 +17,7 @@ type HostPlace = Pick<Io, 'cwd' | 'env'>;
 
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 
-/** What was typed, and what the installed units were told besides (`words`). */
+/** Flags given now, completed by the flags of the installed units (`words`). */
 export function hostFlags(
   { executable, workerTokenFile: _of, ...typed }: HostLine,
   { cwd, env }: HostPlace,
@@ -37,8 +38,9 @@ export function hostFlags(
 }
 
 /**
- * dist/kube-cert-recovery starts what lies in dist/app. The path by which it was called (the launcher says it) is kept as
- * far as it leads through links to directories: they are flipped to another version, and units must start that one then.
+ * Launcher of this program: dist/kube-cert-recovery starts the modules in dist/app. The path by which it was called (an
+ * environment variable of the launcher) keeps its links to directories: they are flipped to another version, and units
+ * must start that one then.
  */
 function ownLauncher(calledAs = ''): string {
   const own = fileURLToPath(new URL('../kube-cert-recovery', import.meta.url));
@@ -46,16 +48,16 @@ function ownLauncher(calledAs = ''): string {
   return realOf(called) === own ? called : own;
 }
 
-/** The file that a link such as one in /usr/local/bin names; links to directories on its way stay. */
+/** File that a link such as one in /usr/local/bin names; links to directories on its way stay. */
 function fileBehind(path: string, depth = 0): string {
   try {
     return depth > 40 ? path : fileBehind(resolve(dirname(path), readlinkSync(path)), depth + 1);
   } catch {
-    return path; // no link, or not there
+    return path; // no link, or absent
   }
 }
 
-/** The same inventory for the units as for this command, whatever directory they start in. */
+/** Flags that select the same inventory for the units, whatever directory they start in. */
 export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
   const absolute = ({ as }: FlagRow, text: string): string => {
     if (as === 'path') return resolve(cwd, text);
@@ -72,15 +74,15 @@ export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
 }
 
 /**
- * The units make the usual directories of ours. Of others the parent must be writable, so that they can be made; of what
- * lies in /run not even that is there after a boot.
+ * Parents of unusual directories: the units make only our usual ones. The parent must be writable, so that the
+ * directory can be made; below /run that is /run itself, because the parent may be gone after a reboot.
  */
 export function ownParents({ backupDir, lockDir }: Pick<ToolConfig, 'backupDir' | 'lockDir'>): string[] {
   const unusual = [backupDir, lockDir].filter((path) => !usual.includes(path));
   return unusual.map((path) => (path.startsWith('/run/') ? '/run' : dirname(path)));
 }
 
-/** With its links followed as far as it exists: what is not there yet is made where its directory leads. */
+/** Path with its links resolved as far as it exists: the absent rest is made where its directory leads. */
 export function realOf(path: string): string {
   try {
     return realpathSync(path);

@@ -133,7 +133,7 @@ export async function uninstallHostCommand(
   );
   const { dryRun, backupDir, lockDir } = parseToolConfig({ ...configInput(flags, io), problems });
   const units = await removeHost(unitPaths(undefined, hostServices), { ...here, dryRun });
-  // After what would ask with it.
+  // After the units that authenticate with it.
   const removed = [...units, ...(await removeWorkerToken(resolve(io.cwd, out), dryRun))];
   if (removed.length === 0) {
     io.stdout.write('Nothing to remove.\n');
@@ -144,7 +144,7 @@ export async function uninstallHostCommand(
   return exitCodes.done;
 }
 
-/** What a person may want to go as well. */
+/** Leftovers that the administrator may also want to remove. */
 const leftLines = ({ backupDir, lockDir }: Pick<ToolConfig, 'backupDir' | 'lockDir'>): readonly string[] => [
   `Copies of replaced files stay in ${backupDir}, and until the next boot notes of runs in ${lockDir}.`,
   'In the API stay the rights of the hosts and the token of the workers. Who may still use them, and how they are removed: ' +

@@ -1,5 +1,5 @@
-// `init adopt` and `uninstall adopt`: a control-plane machine of kubeadm comes to read its certificates from files that
-// follow objects in the API, and goes back to those of kubeadm.
+// `init adopt` and `uninstall adopt`: moves a control-plane machine of kubeadm to certificate files that follow objects
+// in the API, and back to kubeadm's files.
 import { join } from 'node:path';
 import { runAdopt } from '../lib/adopt/adopt.ts';
 import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/adopt/kubeadm-files.ts';
@@ -62,7 +62,7 @@ export function uninstallAdoptCommand(line: AdoptLine, io: Io): Promise<number> 
   });
 }
 
-/** Signers' keys must not lie about unnoticed when nobody needs them any more. */
+/** Lists what stays in the API: unused signers' keys must not go unnoticed. */
 export async function leftInApi({
   connection,
   signal,
@@ -98,13 +98,13 @@ async function onMachine(
   }
 }
 
-/** This machine, and a connection as its administrator. A wrong command line is refused before anything is asked. */
+/** This machine, and an administrator's connection. A wrong command line is refused before the first request. */
 async function machineOf(line: AdoptLine, io: Io, found: readonly Problem[]) {
   const { flags, options, problems } = installFlags(line, io);
   const typed = (flags.directory ?? []).map((text) => text.split(/=(.*)/s, 2) as [string, string]);
   const directories = directoriesOfKubeadm(Object.fromEntries(typed));
   const admin = { kubeconfig: join(directories.kubernetesDir, 'admin.conf'), ...given(flags) };
-  // Names are found later, in the cluster.
+  // Names are discovered later, in the cluster.
   const input = configInput(withNames(admin, ['localhost'], []), io);
   const config = parseToolConfig({ ...input, problems: [...problems, ...found] });
   if (!config.dryRun) await requireManifestsFree({ lockDir: machineLockDir, clock: systemClock });
@@ -121,13 +121,13 @@ async function machineOf(line: AdoptLine, io: Io, found: readonly Problem[]) {
   return { flags, options, directories, admin, config, discovery, connecting };
 }
 
-/** The flags of the inventory's own; where kubeadm's files are it does not know. */
+/** Flags for the inventory, which does not know the directories of kubeadm's files. */
 function given({ directory = [], ...flags }: CommandLine): CommandLine {
   const own = directory.filter((text) => !/^(kubernetesDir|kubeletDir)=/.test(text));
   return { ...flags, ...(own.length > 0 && { directory: own }) };
 }
 
-/** What the administrator gives beats what is found. */
+/** The administrator's flags override discovered names. */
 function withNames(flags: CommandLine, hostnames: readonly string[], serviceIP: readonly string[]): CommandLine {
   const isNamed = flags.preset !== undefined || flags.config !== undefined;
   const typed = flags.parameter ?? [];
@@ -145,7 +145,7 @@ function withNames(flags: CommandLine, hostnames: readonly string[], serviceIP: 
   };
 }
 
-/** Names that the inventory declares by itself. */
+/** Names that the inventory declares itself. */
 const declared = ['kubernetes', 'kubernetes.default', 'kubernetes.default.svc', 'kubernetes.default.svc.cluster.local'];
 
 async function hostnamesOf(

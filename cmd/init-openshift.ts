@@ -1,5 +1,5 @@
-// `init openshift`: prints the MachineConfig that brings our static pod to the control-plane nodes, with the image in it. The
-// pod stands there in base64, as Ignition has files, where nobody can put an image in by hand.
+// `init openshift`: prints the MachineConfig that installs our static pod on the control-plane nodes, with the image in
+// it. Ignition holds the pod in base64, where the administrator could not edit the image by hand.
 import { resolve } from 'node:path';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';

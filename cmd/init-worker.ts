@@ -1,5 +1,5 @@
-// `init host --worker-token-file`: systemd units by which a worker asks for its kubelet's next client certificate when the
-// present one has expired, and the token to ask with.
+// `init host --worker-token-file`: the token of a worker, and systemd units that request its kubelet's next client
+// certificate when the present one has expired.
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseToolConfig } from '../lib/config/load.ts';
@@ -63,7 +63,7 @@ export async function initWorkerCommand(
   const token = workerToken(tokenText(source, io.cwd), source);
   const examined = await examineProgram(executable, io.signal);
   if (here.systemctl !== undefined) requireProgram(examined);
-  // The token first: what the units start finds it.
+  // The token first: the units need it when they start.
   const tokenState = await writeWorkerToken(token, directory);
   const outcome = await applyHost(files, here);
   for (const warning of examined.warnings) io.stderr.write(`${warning}\n`);
@@ -90,7 +90,7 @@ export async function initWorkerCommand(
 
 const standardInput: ReadonlySet<string> = new Set(['-', '/dev/stdin', '/proc/self/fd/0']);
 
-/** Standard input by its descriptor: by its name a socket, as ssh may have it, cannot be opened. */
+/** Reads standard input by its descriptor: a socket, as ssh may use, cannot be opened by name. */
 function tokenText(source: string, cwd: string): string {
   try {
     return readFileSync(standardInput.has(source) ? 0 : resolve(cwd, source), 'utf8');

@@ -1,4 +1,4 @@
-// `init workers`: on a control-plane node, once; prints what to run on each worker.
+// `init workers`: on a control-plane node, once; prints the command to run on each worker.
 import { existsSync } from 'node:fs';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { systemClock } from '../lib/clock.ts';
@@ -37,7 +37,7 @@ export async function initWorkersCommand({ out, server, output, ...line }: Insta
   });
 }
 
-/** `<<<` is the shell's own: the token stands in no list of processes. */
+/** `<<<` is handled by the shell itself: the token appears in no list of processes. */
 function workersText({ created, updated, token }: Awaited<ReturnType<typeof prepareWorkers>>): string {
   return [
     ...created.map((what) => `Created ${what}`),

@@ -50,7 +50,7 @@ export function initText(outcome: InitOutcome, { directory }: Pick<InstallOption
   return `${lines.filter((line) => line !== '').join('\n')}\n`;
 }
 
-/** Signers' keys that stay on disk must be named. */
+/** Warning about signers' keys that stay on disk. */
 function stagingLines({ stagingRemoved, stagingKept }: InitOutcome): string[] {
   if (stagingRemoved) return ["The staging directory with the signers' keys was removed."];
   if (stagingKept === undefined) return [];

@@ -1,17 +1,17 @@
-// What a command gets from its process.
+// Inputs and outputs of a command.
 
 interface Output {
   write(text: string): unknown;
 }
 
-/** Tests give their own. */
+/** Tests pass their own. */
 export interface Io {
-  /** Without the executable and the script. */
+  /** Arguments without the executable and the script. */
   readonly argv: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   readonly stdout: Output;
   readonly stderr: Output;
-  /** Aborts when the process is asked to stop. */
+  /** Aborts when the process receives a signal to stop. */
   readonly signal: AbortSignal;
 }

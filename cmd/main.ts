@@ -1,19 +1,19 @@
-// The process: version of Node, arguments, environment, signals, exit code. Nothing else of this program reads its
-// arguments, ends it or listens to its signals.
-// No import stands above the check of the version: an old Node would fail inside a package, with a message about that.
+// Process entry: version of Node, arguments, environment, signals, exit code. No other file of this program reads its
+// arguments, exits the process or handles its signals. No import precedes the version check: an old Node would fail
+// inside a package, with a misleading error.
 const oldestNode = 24;
 const lastResortMs = 30_000;
 
-/** Ends a process that something keeps alive after its work, or that does not stop when asked. */
+/** Exits a process that is kept alive after its work, or that does not stop on a signal. */
 function endInAnyCase(): void {
   setTimeout(() => {
-    // process.exit waits for the threads, and a call that hangs in the file system never gives its thread back.
+    // process.exit waits for the threads, and a call that hangs in the file system never releases its thread.
     if (process.getActiveResourcesInfo().some((name) => name.startsWith('FSReq'))) process.kill(process.pid, 'SIGKILL');
     process.exit(process.exitCode ?? 1);
   }, lastResortMs).unref();
 }
 
-/** Names a module that is absent, without Node's stack: the folder was copied in part, or is just being replaced. */
+/** Names an absent module, without Node's stack: the folder was copied in part, or is just being replaced. */
 function refuseIncomplete(err: unknown): never {
   const { code, url = '' } = err as NodeJS.ErrnoException & { readonly url?: string };
   if (code !== 'ERR_MODULE_NOT_FOUND') throw err;
@@ -35,12 +35,12 @@ async function main(): Promise<void> {
   let isCut = false;
   process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
     stop.abort('stdout closed');
-    if (code === 'EPIPE') return; // a pipe that its reader has closed (`status | head`) is no failure of ours
+    if (code === 'EPIPE') return; // a closed pipe (`status | head`) is no failure of ours
     isCut = true;
     process.exitCode = 1;
     process.stderr.write(`Cannot write to standard output: ${code ?? 'unknown'}; what is there is not complete\n`);
   });
-  // Recovery goes on when nobody reads its log any more.
+  // Recovery continues when its log has no reader any more.
   process.stderr.on('error', () => undefined);
   const { argv, env, stdout, stderr } = process;
   const code = await run({ argv: argv.slice(2), env, cwd: process.cwd(), stdout, stderr, signal: stop.signal });

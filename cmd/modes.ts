@@ -1,5 +1,5 @@
-// The composition root: what the modes of a configuration share, and how each of them is put together. A mode that fails
-// ends the process. What only one mode needs is loaded for it: a repair of files alone has no connection and observes no
+// Composition root: the shared parts of a configuration's modes, and the assembly of each mode. A mode that fails stops
+// the process. Modules of one mode are loaded only for it: a repair of files alone has no connection and observes no
 // file, and a kubelet waits for it.
 import { hostname } from 'node:os';
 import { requesterOf } from '../lib/bootstrap-identity.ts';
@@ -56,11 +56,11 @@ export async function runModes(
       if (mode.mode === 'regen') return await regen(mode, own);
       return await (mode.mode === 'syncer' ? syncer(mode, own) : approver(mode, own));
     } catch (err) {
-      failed.abort(); // the other mode stops in good order before the process ends
+      failed.abort(); // the other mode stops in good order before the process exits
       throw err;
     }
   };
-  // The others' one pass begins with what regen leaves: it makes the objects that the syncer looks for.
+  // regen's single pass runs before the other modes: it makes the objects that the syncer reads.
   const isFirst = ({ mode }: ModeConfig): boolean => once && mode === 'regen';
   try {
     const before = await Promise.all(modes.filter((mode) => isFirst(mode)).map(run));
@@ -71,17 +71,17 @@ export async function runModes(
   }
 }
 
-/** A unit says what lasts when it begins, and once an hour from then on. */
+/** Limits repeated warnings of a unit: logged when they begin, and once an hour from then on. */
 function newsOf({ modes, once, dryRun }: Config, { isOfUnit, clock }: Pick<Runtime, 'isOfUnit' | 'clock'>) {
   const lockDir = modes.flatMap((mode) => (mode.mode === 'regen' ? [mode.lockDir] : []))[0];
   if (lockDir === undefined || !once || dryRun || isOfUnit !== true) return undefined;
   return (text: string): Promise<boolean> => isNews(lockDir, 'discovery', text, clock.now());
 }
 
-/** How long the end of a mode waits for its connection's files to be left alone and its Events to end. */
+/** Longest wait of a stopping mode for the tasks of its connection: reading its files and sending Events. */
 const besideMs = 5_000;
 
-/** The connection of one mode: kept up to date while the process lasts, as its Events are sent, and closed at the end. */
+/** Runs one mode with its connection, which is kept up to date while the mode runs and closed when it stops. */
 async function withApi(connection: KubeConnection, runtime: Runtime, run: (connected: Connected) => Unmet): Unmet {
   const { config, clock, log, hostName } = runtime;
   const ended = new AbortController();
@@ -93,13 +93,13 @@ async function withApi(connection: KubeConnection, runtime: Runtime, run: (conne
     return (await Promise.all([running, ...beside]))[0];
   } finally {
     ended.abort();
-    // What hangs in a file system must not keep a failed mode from ending the process.
+    // A call that hangs in the file system must not keep a failed mode from stopping the process.
     await waitAtMost(besideMs, Promise.allSettled(beside), { clock });
     await connection.close();
   }
 }
 
-/** At the end of a single pass. */
+/** Sends Events after a single pass. */
 const sendEvents = (events: EventRecorder): Promise<number> => events.flush(AbortSignal.timeout(2000));
 
 async function regen(mode: RegenConfig, runtime: Runtime): Unmet {
@@ -142,7 +142,7 @@ async function syncer(mode: SyncerConfig, runtime: Runtime): Unmet {
 
 const approverRecheckMs = 30_000;
 
-/** Approves requests of kubelets: for a client certificate when theirs has expired, and for their serving certificates. */
+/** Approves requests of kubelets: for client certificates after their expiry, and for serving certificates. */
 async function approver(mode: ApproverConfig, runtime: Runtime): Unmet {
   const { config, clock, hostName, once } = runtime;
   const { kubeconfig, bootstrapNamespace: namespace } = mode;

@@ -1,5 +1,5 @@
-// The configuration of this invocation: reads the file of --config and leaves its judgement to lib/config/load.ts. Flags of
-// commands, which no file says, are judged here. And what a configuration means on this machine: its names and its clock.
+// Configuration of this invocation: reads the file of --config and leaves its validation to lib/config/load.ts. Flags
+// outside the file's schema are validated here. Also its meaning on this machine: names and clock.
 import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
@@ -24,16 +24,16 @@ import type { Io } from './io.ts';
 export type CommandLine = FlagsOf<'all' | 'modes'>;
 export type InstallLine = CommandLine & FlagsOf<'init' | 'uninstall'>;
 
-/** Of a machine of kubeadm: whose credential is taken where none is given. */
+/** Administrator's kubeconfig of a kubeadm machine: the default credential. */
 export const administrator = '/etc/kubernetes/admin.conf';
 
-/** For what concerns the files of a host: those of kubeadm, where nothing else is said. */
+/** Defaults to preset kubeadm, for commands on the files of a host. */
 export function orKubeadm(flags: CommandLine): CommandLine {
   const isNamed = flags.preset !== undefined || flags.config !== undefined;
   return isNamed ? flags : { ...flags, preset: 'kubeadm' };
 }
 
-/** As the units of a host name it, whatever directory they start in. */
+/** Path of --config as the units name it, independent of their directory. */
 export const absoluteConfig = <L extends CommandLine>(line: L, cwd: string): L =>
   line.config === undefined ? line : { ...line, config: resolve(cwd, line.config) };
 
@@ -54,8 +54,9 @@ export function configInput({ config, ...flags }: CommandLine, { env, cwd }: Pic
 }
 
 /**
- * An inventory made concrete on this machine: where it declares whose machine that is, names, addresses and features are
- * found on it first. What is configured beats what is found. `isNews`: whether what could not be found is to be said now. Throws ConfigInvalid, InventoryInvalid.
+ * Resolves an inventory on this machine: where it declares discovery, names, addresses and features are discovered
+ * first. Configured values override discovered ones. `isNews`: whether to log undiscovered values now. Throws
+ * ConfigInvalid, InventoryInvalid.
  */
 export async function resolveHere(
   { inventory, environment }: Pick<CommonConfig, 'inventory' | 'environment'>,
@@ -68,7 +69,7 @@ export async function resolveHere(
   return resolveInventory(inventory, found.environment);
 }
 
-/** For `status`: now, or at another time, of which nothing is known that its clock will show. */
+/** Clock facts for `status`: of now, or of another time, whose clock is unknown and assumed right. */
 export async function clockFactsAt(
   at: Date | undefined,
   config: Pick<ToolConfig, 'clockSynchronised'>,
@@ -76,7 +77,7 @@ export async function clockFactsAt(
   return at === undefined ? clockFactsFor(config, thisBuild)(true) : { builtAt: thisBuild, synchronised: true };
 }
 
-/** The format that --output wants; without it, and where there is no such format, the first. */
+/** Format of --output; the first one when it is absent or unknown. */
 export function outputFormat<T extends string>(
   formats: readonly [T, ...T[]],
   wanted: string | undefined,

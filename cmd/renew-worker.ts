@@ -1,5 +1,5 @@
-// `renew-worker`: what the units of a worker run. Silent while certificate and CA are valid; from then on all that happens is
-// told by log lines. The CA comes first: by an expired one no API server is known.
+// `renew-worker`: the command in the units of a worker. Silent while certificate and CA are valid; from then on every
+// step is logged. The CA comes first: an expired CA cannot verify any API server.
 import { join, resolve } from 'node:path';
 import { steadyMs, systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
@@ -26,8 +26,8 @@ type RenewLine = CommandLine & FlagsOf<'renew-worker'>;
 const defaultWait = '40s';
 
 /**
- * Whose token it is, where that can be read. Throws ConfigInvalid, and says where a token comes from: what connects knows it
- * as a field of kubelet.conf.
+ * Account of the token, where readable. Throws ConfigInvalid, which explains where a token comes from: the connection
+ * would only name the field of kubelet.conf.
  */
 async function accountOf(path: string): Promise<string | undefined> {
   const text = await readRegularFile(realDisk, path).catch(systemCode);
@@ -91,14 +91,14 @@ export async function renewWorkerCommand(
     },
     waitMs: Math.max(0, (waitMs ?? 0) - 1000 * Math.floor((steadyMs(systemClock) - began) / 1000)),
   }).catch((err: unknown) => {
-    // Without a CA that is known here no API server is: that was said.
+    // Without a valid CA no API server can be verified: that was reported.
     if (failures.length === 0 || !isCode(err, 'KubeUnavailable')) failed(err);
   });
   if (outcome === 'lost')
     io.stdout.write("The kubelet's client certificate is lost: an earlier one, which is valid, would be put back.\n");
   if (outcome === 'expired')
     io.stdout.write("The kubelet's client certificate has expired: a new one would be asked for.\n");
-  // What is renewed is used, whatever is not.
+  // Renewed files are put to use even when another step failed.
   const hasWritten = outcome === 'renewed' || authority === 'followed';
   if (!dryRun) await restartNoted({ restarts, hasWritten, lockDir, log, signal });
   return failures.map((err) => exitOfFailure(err, log))[0] ?? exitCodes.done;

@@ -1,5 +1,5 @@
-// `restore`: lists the copies that were kept of replaced files, and puts one of them back. What it replaces is kept too.
-// What must read the file again is noted as after a renewal: the next pass with --restart restarts it.
+// `restore`: lists the kept copies of replaced files, and puts one of them back. The file that it replaces is kept too.
+// Readers that must read the file again are noted as after a renewal: the next pass with --restart restarts them.
 import { systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
@@ -68,7 +68,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
     signal: io.signal,
   });
   try {
-    await allow(); // under the lock: no other run of ours may renew between the judgement and the write
+    await allow(); // under the lock: no other run of ours may renew between the check and the write
     const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed: tell });
     const asItWas = wanted.unusable !== undefined;
     const marking = { resolved, markers, options: { ...options, asItWas }, signal: io.signal };
@@ -88,7 +88,7 @@ interface Allowance extends Pick<Told, 'tell'> {
   readonly signal: AbortSignal;
 }
 
-/** Judges what is there now against what would take its place. Throws MaterialInvalid, and ReadFailed where that is unknown. */
+/** Compares the present file with the wanted copy. Throws MaterialInvalid, and ReadFailed for an unreadable file. */
 async function requireAllowed(wanted: Generation, { options, kept, force, tell, signal }: Allowance): Promise<void> {
   const now = systemClock.now();
   if (!force) requireNoneLost(wanted, { there: await readPresentEnd(wanted.location, options, signal), kept, now });
@@ -99,7 +99,7 @@ interface Told extends Pick<Io, 'stdout'> {
   readonly tell: (problem: { readonly message: string }) => void;
 }
 
-/** What can be read is listed also where the copies of one artefact cannot. */
+/** Lists all readable copies, even where copies of an artefact are unreadable. */
 async function list(
   artefacts: readonly ResolvedArtefact[],
   options: RestoreOptions,
@@ -143,7 +143,7 @@ interface MarkedRestore {
   readonly signal: AbortSignal;
 }
 
-/** A write like any other, so that what must be restarted is noted: of what is not written nothing is. */
+/** Writes through the marking store, so that restarts are noted, but only for a file that was written. */
 async function restoreMarked(
   wanted: Generation,
   { resolved, markers, options, signal }: MarkedRestore,
@@ -165,7 +165,7 @@ async function restoreMarked(
   return outcome;
 }
 
-/** What reads the file at its start only. */
+/** Components that read the file only at their start. */
 function restartText({ artefact, location }: Generation, resolved: Resolved): string {
   const readers = resolved.artefacts.find(({ name }) => name === artefact)?.readers ?? [];
   const names = [...new Set(readers.filter(({ needs }) => needs === 'restart').map(({ component }) => component))];
@@ -187,7 +187,7 @@ function flagProblems(name: string | undefined, generation: string | undefined):
   return [{ path, kind: 'invalid', message: `must be a number as it is listed, got "${generation}"` }];
 }
 
-/** The one that was asked for, else the youngest that a reader can use, else the youngest that can be read. */
+/** The named generation, else the newest usable one, else the newest readable one. */
 function chosen(kept: readonly Generation[], name: string, generation: string | undefined): Generation {
   const own = kept.filter(({ artefact }) => artefact === name);
   const found =
@@ -206,13 +206,13 @@ const endText = (notAfter: Date | undefined, now: Date): string =>
   notAfter === undefined ? '' : `${notAfter.toISOString()}${notAfter <= now ? ' (expired)' : ''}`;
 
 interface Standing {
-  /** When what is there ends; undefined: it is of no use. */
+  /** Expiry of the present certificate; undefined: it is unusable. */
   readonly there: Date | undefined;
   readonly kept: readonly Generation[];
   readonly now: Date;
 }
 
-/** What works is not given for what no reader accepts, unless somebody insists. */
+/** Refuses to replace a working certificate with an unusable copy; --force skips this check. */
 function requireNoneLost(wanted: Generation, { there, kept, now }: Standing): void {
   if ((!isExpired(wanted, now) && !isOfNoUse(wanted)) || there === undefined || there <= now) return;
   const { artefact, generation, notAfter } = wanted;

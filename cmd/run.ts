@@ -1,4 +1,4 @@
-// The command without a name: runs modes. From here on all that happens is told by log lines.
+// The command without a name: runs modes. From here on every step is logged.
 import { type Clock, systemClock } from '../lib/clock.ts';
 import { parseRunConfig } from '../lib/config/load.ts';
 import type { Config } from '../lib/config/load.ts';
@@ -12,12 +12,12 @@ import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
 import type { Io } from './io.ts';
 
-/** What a reader of the log wants to know of the configuration; the inventory by its name. */
+/** Configuration for the log; the inventory by its name. */
 function summary({ inventory, ...config }: Config): Record<string, unknown> {
   return { ...config, inventory: inventory.name };
 }
 
-/** A single run that came to its end is no news: a timer starts one each minute. */
+/** A completed single run is logged as debug: a timer starts one each minute. */
 function stopped(log: Log, { signal }: Io, level: 'debug' | 'info'): number {
   const reason: unknown = signal.reason;
   const asked = signal.aborted && typeof reason === 'string' ? { signal: reason } : {};

@@ -1,10 +1,10 @@
-// `preset`: the inventories that come with the program, and one of them as it is written.
+// `preset`: names of the inventories that come with the program, or the text of a single one.
 import { loadPreset, presetNames, presetText } from '../lib/inventory/preset.ts';
 import { table } from '../lib/table.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './io.ts';
 
-/** Throws InventoryInvalid for a name that is not there. */
+/** Throws InventoryInvalid for an unknown name. */
 export function presetCommand(name: string | undefined, io: Pick<Io, 'stdout'>): number {
   if (name !== undefined) {
     io.stdout.write(presetText(name));

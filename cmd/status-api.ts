@@ -1,5 +1,5 @@
-// `status` of what lies in the API: objects, the files that follow them on this machine, and their use; on an adopted
-// machine also the files of all three pods, and our containers.
+// `status` of the API: objects, the files that follow them on this machine, and their use; on an adopted machine also
+// the files of all three pods, and our containers.
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
@@ -50,11 +50,11 @@ export async function clusterStatus(config: ToolConfig, options: StatusRequest, 
   }
 }
 
-/** The report says what there is to say. */
+/** Logs errors only: the report contains the rest. */
 const quietly = (config: ToolConfig, io: Io): Connecting =>
   connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
 
-/** Of the adoption that has made this directory of one of its pods. */
+/** Record of the adoption that made this pod directory. */
 async function recordBeside(destinationDir: string | undefined): Promise<AdoptionRecord | undefined> {
   const directory = destinationDir === undefined ? undefined : dirname(dirname(destinationDir));
   return directory !== undefined && existsSync(adoptionFile(directory)) ? readRecord(directory) : undefined;
@@ -63,7 +63,7 @@ async function recordBeside(destinationDir: string | undefined): Promise<Adoptio
 interface Looking {
   readonly resolved: Resolved;
   readonly connection: KubeConnection | undefined;
-  /** Where this machine is adopted: the pods of all components have directories of their own. */
+  /** Record of an adopted machine: there each pod has its own directories. */
   readonly record: AdoptionRecord | undefined;
   readonly at: Date | undefined;
   readonly signal: AbortSignal;
@@ -86,7 +86,7 @@ async function clusterReport(config: ToolConfig, looking: Looking): Promise<Stat
 
 type DirectoriesOf = (artefact: ResolvedArtefact) => readonly string[];
 
-/** Below which directories of this machine syncers publish an artefact. */
+/** Directories of this machine below which syncers publish an artefact. */
 function publishersOf({ destinationDir, components }: ToolConfig, { resolved, record }: Looking): DirectoriesOf {
   const own = destinationDir === undefined ? [] : [{ certs: destinationDir, components }];
   const syncers = record?.additions.map(({ pod, layout: { certs } }) => ({
@@ -101,7 +101,7 @@ function publishersOf({ destinationDir, components }: ToolConfig, { resolved, re
   return ({ name }) => places.flatMap(({ certs, names }) => (names.has(name) ? [certs] : []));
 }
 
-/** Each artefact is proven by the files that its readers have. */
+/** Proves each artefact with the files of its readers. */
 function proverOf(
   config: ToolConfig,
   { connection, resolved, signal }: Looking,
@@ -118,13 +118,13 @@ function proverOf(
 }
 
 interface AdoptedMachine {
-  /** Of `status` itself. */
+  /** Configuration of `status` itself. */
   readonly config: ToolConfig;
   readonly at: Date | undefined;
   readonly io: Io;
 }
 
-/** Without a sight where the machine is not adopted. Never rejects: what cannot be looked at is said as such. */
+/** Undefined `sight` where the machine is not adopted. Never rejects: read errors become problems. */
 export async function adoptionStatus(directory: string, machine: AdoptedMachine) {
   const sight = readRecord(directory)
     .then((record) => record && sightOf(directory, record, machine))

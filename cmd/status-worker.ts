@@ -1,4 +1,5 @@
-// `status` on a worker: what its kubelet has, and whether the units of `init host --worker-token-file` are there.
+// `status` on a worker: the files of its kubelet, and whether the units of `init host --worker-token-file` are
+// installed.
 import { join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
 import { errorText, isCode } from '../lib/errors.ts';
@@ -18,12 +19,12 @@ import type { Io } from './io.ts';
 import type { StatusRequest } from './status-api.ts';
 
 interface WorkerMachine extends StatusRequest {
-  /** Of this machine. */
+  /** Directories of this machine. */
   readonly directories: Readonly<Record<'kubernetesDir' | 'pkiDir' | 'kubeletDir', string>>;
   readonly unitDirectory?: string | undefined;
 }
 
-/** Throws ReadFailed where files are closed to us. */
+/** Throws ReadFailed where files are unreadable. */
 export async function workerStatus(machine: WorkerMachine, io: Io): Promise<number> {
   const { directories, at, output, unitDirectory } = machine;
   const { kubernetesDir, pkiDir, kubeletDir } = directories;

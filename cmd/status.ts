@@ -1,4 +1,4 @@
-// `status`: what is expired, what would break, what would be done; with --at as of another day.
+// `status`: expired certificates, future failures, planned actions; with --at for another day.
 import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { basename, join } from 'node:path';
@@ -47,7 +47,7 @@ function dateOf(text: string): Date | undefined {
   const [, day] = /^(\d{4}-\d{2}-\d{2})(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:\d{2}))?$/.exec(text) ?? [];
   const [date, midnight] = [new Date(text), new Date(`${day}T00:00:00Z`)];
   if (Number.isNaN(date.getTime()) || Number.isNaN(midnight.getTime())) return undefined;
-  // Date takes 30 February for 2 March: the day that comes out must be the day that went in.
+  // Date parses 30 February as 2 March: the resulting day must be the given one.
   return midnight.toISOString().slice(0, 10) === day ? date : undefined;
 }
 
@@ -62,10 +62,10 @@ export function statusFlags({ output: wanted, at }: OwnFlags) {
   return { options: { output, at: date }, problems };
 }
 
-/** With what `init host` was told: so the report says what the timer of this machine does, and when. */
+/** Adds the flags of the installed units: so the report shows the actions and times of this machine's timer. */
 function asUnitsDo(line: StatusLine, cwd: string): StatusLine {
   const { config, ...told } = withInstalled(absoluteConfig(line, cwd), { words: installedCommand() });
-  // A file of the units that is gone is no reason to say nothing.
+  // A missing configuration file of the units must not prevent the report.
   const isThere = config !== undefined && (line.config !== undefined || existsSync(config));
   return isThere ? { ...told, config } : told;
 }
@@ -83,11 +83,11 @@ export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
 }
 
 interface NodeRequest extends StatusRequest {
-  /** What was typed, or told to the units, of the machine that is meant. */
+  /** Flags, given or from the units, that select the machine. */
   readonly given: Given;
 }
 
-/** A worker holds no CA key: of it there is another report. */
+/** A worker holds no CA key: it gets another report. */
 async function machineStatus(config: ToolConfig, options: NodeRequest, io: Io): Promise<number> {
   const { inventory, environment } = config;
   const { kubernetesDir = '', pkiDir = '', kubeletDir = '' } = allDirectories(inventory, environment.directories ?? {});
@@ -100,7 +100,7 @@ async function machineStatus(config: ToolConfig, options: NodeRequest, io: Io): 
   return nodeStatus(config, options, io);
 }
 
-/** Files of this machine: works with no API. Only one that is adopted has objects and containers there besides. */
+/** Files of this machine: works without an API. Only an adopted machine adds objects and containers. */
 async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Promise<number> {
   const { at, output, given } = options;
   const { stdout, signal } = io;
@@ -145,7 +145,7 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
   return exitOfNode(status);
 }
 
-/** The log would only repeat what the report says. */
+/** Logs errors only: the log would repeat the report. */
 async function sourcesToAsk(config: ToolConfig, io: Io) {
   if (Object.keys(config.sources).length === 0) return undefined;
   const { askSources, sourcesOf } = await import('../lib/run/other-clusters.ts');
@@ -161,7 +161,7 @@ async function sourcesToAsk(config: ToolConfig, io: Io) {
   };
 }
 
-/** Processes that run with files of before; none where processes and notes are closed to us. */
+/** Processes that run with former files; none where processes and notes are unreadable. */
 async function runningHere(resolved: Resolved, { lockDir }: ToolConfig) {
   if (process.getuid?.() !== 0) return {};
   const notes = { directory: lockDir, boot: bootId(), onFailed: () => undefined };
@@ -172,7 +172,7 @@ async function runningHere(resolved: Resolved, { lockDir }: ToolConfig) {
   };
 }
 
-/** Whatever the plan says: without the units nothing carries it out. Other init systems have no place to look at. */
+/** Notes on missing units: without them nothing carries out the plan. Other init systems cannot be checked. */
 function unitNotes(
   missing: readonly string[],
   { isAdopted, starter, given }: { isAdopted: boolean; starter: string; given: Given },
@@ -188,7 +188,7 @@ function unitNotes(
   );
 }
 
-/** Of a machine that is adopted. `init adopt` has its files there, unless it was told otherwise. */
+/** Directory of the files of `init adopt`, where this machine is adopted. Only the default path is checked. */
 function adoptionDirectory({ inventory, environment }: ToolConfig): string | undefined {
   const { kubernetesDir = '/etc/kubernetes' } = allDirectories(inventory, environment.directories ?? {});
   const directory = join(kubernetesDir, basename(defaultDirectory));

@@ -1,4 +1,4 @@
-// `uninstall`: takes away what `init` made. What that was, the API tells: nobody has to name an inventory.
+// `uninstall`: removes the objects and files of `init`. The API lists them: no inventory must be named.
 import { existsSync } from 'node:fs';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
@@ -32,13 +32,13 @@ export async function uninstallCommand({ part, ...line }: UninstallLine, io: Io)
   const isNamed = flags.preset !== undefined || flags.config !== undefined;
   const message = 'needs the inventory whose files become plain ones; name it with --preset or --config';
   const unnamed: Problem[] = options.giveBack && !isNamed ? [{ path: '--give-back', kind: 'required', message }] : [];
-  // Where no inventory is named only what does not depend on one is asked of the configuration.
+  // Without a named inventory, only settings that are independent of one are used.
   const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems: [...problems, ...unnamed] });
   const kubeconfig = config.kubeconfig ?? (existsSync(administrator) ? administrator : undefined);
   return withConnection(kubeconfig, connectingOf(config, io), async (connection) => {
     const { dryRun, destinationDir = hostLayout(options.directory).certs } = config;
     const resolved = isNamed ? resolve(config.inventory, config.environment) : undefined;
-    // With --give-back it names whose files become plain ones, which may never have had an identity of its own.
+    // With --give-back the inventory selects files to make plain, and may never have had an identity of its own.
     const named = options.giveBack && !options.purge ? undefined : resolved;
     const given = {
       ...typedFlags({ ...options, kubeconfig }),
@@ -64,14 +64,14 @@ export async function uninstallCommand({ part, ...line }: UninstallLine, io: Io)
   });
 }
 
-/** On a machine where `init` has left its configuration, that. */
+/** Adds the configuration that `init` has left on this machine, if any. */
 function asInstalled(flags: CommandLine, directory: string): CommandLine {
   const { configFile } = hostLayout(directory);
   if (flags.preset !== undefined || flags.config !== undefined || !existsSync(configFile)) return flags;
   return { ...flags, config: configFile };
 }
 
-/** Those that --part names, each known. */
+/** Parts that --part names; unknown names are problems. */
 function partsOf(
   typed: readonly string[] | undefined,
   purge: boolean,
@@ -92,7 +92,7 @@ interface Uninstalled extends Pick<InstallOptions, 'purge' | 'directory'> {
   readonly kubeconfig: string | undefined;
 }
 
-/** What is left, and the command that removes it. Pure. */
+/** Remaining objects, and the command that removes them. Pure. */
 export function keptLines({ removed, kept }: UninstallOutcome, how: Uninstalled): readonly string[] {
   const { purge, kubeconfig = administrator } = how;
   if (purge) {
@@ -110,11 +110,11 @@ export function keptLines({ removed, kept }: UninstallOutcome, how: Uninstalled)
 
 type Places = Pick<Uninstalled, 'directory' | 'kubeconfig'>;
 
-/** Of all that an adoption has made, which leaves workers and hosts what is theirs. */
+/** Command that removes everything an adoption made, but not the parts of workers and hosts. */
 export const purgeCommand = (where: Places): string =>
   nextCommand('uninstall', { '--part': 'modes,approver', ...typedFlags({ ...where, purge: true }) });
 
-/** Of the parts that are named. */
+/** Flags without --part. */
 const typedFlags = ({ directory, kubeconfig, purge }: Places & { readonly purge?: boolean }) => ({
   '--purge': purge,
   '--kubeconfig': kubeconfig,

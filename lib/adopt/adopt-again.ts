@@ -1,14 +1,14 @@
-// The commands for a machine that is adopted: again, with what it was adopted with; its repair; its way back. Pure.
+// Commands for an adopted machine, as the administrator types them: adopt again with the same options, repair, give
+// back. Pure.
 import { dirname } from 'node:path';
 import { defaultDirectory } from '../install/layout.ts';
 import { type Given, nextCommand } from '../next-command.ts';
 import type { PodAddition } from './static-pods.ts';
 
-/** As it must be typed. */
 export const adoptAgain = ({ image, layout }: Pick<PodAddition, 'image' | 'layout'>): string =>
   nextCommand('init adopt', { '--image': image, ...outOf(dirname(layout.directory)) });
 
-/** `directory`: of our files. */
+/** `directory`: holds the files of kube-cert-recovery. */
 export const repairAgain = (directory: string): string =>
   nextCommand('init adopt', { '--repair': true, ...outOf(directory) });
 

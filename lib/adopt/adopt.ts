@@ -1,13 +1,13 @@
-// `init adopt`: a control-plane machine of a kubeadm cluster comes to read its certificates from files that follow
-// objects in the API. Run on one machine after the other, the API stays up where there are several:
+// `init adopt`: moves a control-plane machine of a kubeadm cluster to certificate files that follow objects in the API.
+// Run on one machine after the other, the API stays up where there are several:
 //
 //  1. RBAC, identities, tokens          4. the kubelet's way back: a bootstrap kubeconfig
 //  2. the objects (see below)           5. patches for kubeadm, which rewrites manifests
 //  3. the files of the three pods       6. the manifests: kube-apiserver, then its clients
 //
-// Objects are made where they are absent, and a serving certificate that is there gets the names of this machine, too.
-// Everything is there before a component reads it. Run again, it changes nothing that is as it should be, completes what
-// a killed run began, and puts the manifests right after `kubeadm upgrade`.
+// Absent objects are created, and an existing serving certificate gets the names of this machine, too. Every file
+// exists before a component reads it. Running it again changes nothing that is already right, completes a killed
+// run, and corrects the manifests after `kubeadm upgrade`.
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
@@ -42,22 +42,22 @@ import { addTo, kubeadmPatches, type PodAddition, removeFrom } from './static-po
 export interface AdoptOptions extends MachineOptions {
   readonly kubeletDir: string;
   readonly image: string;
-  /** Of the ServiceAccounts. */
+  /** Namespace of the ServiceAccounts. */
   readonly namespace?: string | undefined;
-  /** The API server on this machine, for clients beside it. */
+  /** API server on this machine, for clients on the same machine. */
   readonly server: string;
   /**
-   * The same for the kubelet, which after its first certificate asks for no name of ours any more: an address that the
-   * API server's own certificate holds.
+   * API server for the kubelet, which after its first certificate no longer requests the recovery name: an address in
+   * the API server's own certificate.
    */
   readonly kubeletServer: string;
   readonly recoveryServerName: string;
   readonly settings: Readonly<Record<string, unknown>>;
-  /** What the approver is told to approve. */
+  /** Kinds of requests that the approver approves. */
   readonly approver: ApproverGrant;
 }
 
-/** What is to be done on this machine. `resolved`: artefacts in the API alone, as the machine has them at present. */
+/** Work to do on this machine. `resolved`: only artefacts in the API, with names and subjects of this machine. */
 interface Adoption extends AdoptOptions {
   readonly namespace: string;
   readonly api: Api;
@@ -68,8 +68,8 @@ interface Adoption extends AdoptOptions {
 }
 
 /**
- * Returns webhooks that could stand between recovery and its objects. Throws what the API refuses, WriteFailed,
- * ReadFailed, MaterialInvalid, ProofFailed: each names what to do.
+ * Returns webhooks that could intercept requests for the objects. Throws the API's refusals, WriteFailed, ReadFailed,
+ * MaterialInvalid, ProofFailed: each names what to do.
  */
 export async function runAdopt(options: AdoptOptions): Promise<readonly WebhookFinding[]> {
   const adopt = async (lock?: Lock): Promise<readonly WebhookFinding[]> => {
@@ -87,7 +87,7 @@ export async function runAdopt(options: AdoptOptions): Promise<readonly WebhookF
     }
     return webhooks;
   };
-  // What is decided holds until it is done: no timer starts a container of ours meanwhile.
+  // The plan stays valid until it is carried out: the lock keeps the timer from adding our containers until then.
   return options.dryRun ? adopt() : withManifestsLock(options, adopt);
 }
 
@@ -114,11 +114,11 @@ async function planAdoption(options: AdoptOptions): Promise<Adoption> {
 interface Adoptable {
   /** Pods in which our container runs. */
   readonly running: ReadonlySet<StaticPod>;
-  /** The rights, and the record of what is to be created. */
+  /** The rights, and the record of objects to create. */
   readonly manifests: readonly Manifest[];
 }
 
-/** Everything that would stop it later stops it now. */
+/** Checks first whatever could stop the adoption later. */
 async function requireAdoptable(adoption: Adoption): Promise<Adoptable> {
   const { api, rights, resolved, nodeCertificate } = adoption;
   requireAdoptableInventory(resolved, adoption.additions);
@@ -159,10 +159,10 @@ async function applyRights({ api, print }: Adoption, { manifests }: Adoptable): 
   print(`Identities and their rights: ${changed === 0 ? 'as they should be' : `${changed} objects applied`}`);
 }
 
-/** As the API has them then, by artefact. */
+/** Material by artefact, as the API holds it afterwards. */
 async function adoptObjects(adoption: Adoption): Promise<ReadonlyMap<string, Material>> {
   const material = await completeNames(await createObjects(adoption), adoption);
-  // Once more: another machine may have been quicker with an object, and this one is about to believe it.
+  // Checked again: another machine may have created an object first, and this machine is about to trust it.
   await requireTrustOfToday(material, adoption);
   return material;
 }
@@ -174,7 +174,7 @@ async function requireTrustOfToday(
   requireSameTrust(resolved, material, await readAuthorities(resolved, pkiDir), clock.now());
 }
 
-/** All files but the manifests. */
+/** Writes all files but the manifests. */
 async function writeMachine(
   adoption: Adoption,
   material: ReadonlyMap<string, Material>,
@@ -192,7 +192,7 @@ async function writeMachine(
   }
 }
 
-/** By which the kubelet asks for a certificate when its own has expired. */
+/** The kubelet requests a certificate with this kubeconfig when its own has expired. */
 async function writeBootstrapKubeconfig(adoption: Adoption): Promise<void> {
   const { kubernetesDir, directory, print } = adoption;
   const path = join(kubernetesDir, 'bootstrap-kubelet.conf');
@@ -209,14 +209,14 @@ async function writeBootstrapKubeconfig(adoption: Adoption): Promise<void> {
   if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') print(`Wrote ${path}`);
 }
 
-/** One after the other, each seen to run before the next. */
+/** One pod at a time: each runs before the next one is changed. */
 async function changeStaticPods(adoption: Adoption & { readonly lock: Lock | undefined }): Promise<void> {
   const { additions, directory, print } = adoption;
   let recorded = await recordedAdditions(directory);
   for (const addition of additions) {
     await keepFormer(addition, adoption);
     const outcome = await changeStaticPod(addition.pod, (before) => addTo(before, addition), adoption);
-    // A timer gives every pod what the record says, so a run that ends here must not leave the former addition in it.
+    // The timer repairs every pod from the record, so a run that stops here must not leave the former addition in it.
     const known = new Map(recorded.map((former) => [former.pod, former])).set(addition.pod, addition);
     recorded = staticPods.flatMap((pod) => known.get(pod) ?? []);
     await writeRecord(directory, { ...adoption, additions: recorded });
@@ -225,7 +225,7 @@ async function changeStaticPods(adoption: Adoption & { readonly lock: Lock | und
   }
 }
 
-/** To be put back by hand: a run that is killed before the pod is seen to run cannot. */
+/** Backup for the administrator: a run that is killed before the pod runs cannot restore the manifest itself. */
 async function keepFormer({ pod, layout }: PodAddition, adoption: Adoption): Promise<void> {
   const path = manifestPath(adoption, pod);
   const content = await readIfPresent(path, 'manifest');
@@ -233,7 +233,7 @@ async function keepFormer({ pod, layout }: PodAddition, adoption: Adoption): Pro
   await replaceFile({ path: formerManifest(layout), content, mode: 0o600, what: 'manifest' });
 }
 
-/** None on a machine that is not adopted, and where the record is of no use: no repair goes by it then. */
+/** Empty on a machine that is not adopted and where the record is invalid: no repair uses that one. */
 async function recordedAdditions(directory: string): Promise<readonly PodAddition[]> {
   try {
     return (await readRecord(directory))?.additions ?? [];
@@ -244,8 +244,8 @@ async function recordedAdditions(directory: string): Promise<readonly PodAdditio
 }
 
 function bootstrapAuthority({ directory, resolved }: Adoption): string {
-  // The kubelet.conf that the kubelet writes afterwards has this file as its CA, but not the name to ask for: so it must
-  // hold both, the CA of the recovery name and that of the API server's own.
+  // The kubelet.conf that the kubelet writes afterwards names this file as its CA but sets no tls-server-name: the file
+  // must hold both the CA of the recovery name and the CA of the API server's own certificate.
   const seen = readBy(resolved, podContainers['kube-apiserver'].components);
   const certificateAuthority = kubeconfigAuthority(resolved, seen, podLayout(directory, 'kube-apiserver'));
   if (certificateAuthority !== undefined) return certificateAuthority;

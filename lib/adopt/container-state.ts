@@ -1,5 +1,6 @@
-// How the containers of an adopted machine stand: whether each runs by the API, is ready by its own word, and is still
-// known by its tokens. A pod may be Running and all certificates valid for weeks while nothing would renew them.
+// State of the containers of an adopted machine: whether the API shows each running, whether it reports ready itself,
+// and whether its tokens are still accepted. A pod may be Running and all certificates valid for weeks while nothing
+// would renew them.
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { bounds } from '../bounds.ts';
@@ -19,10 +20,10 @@ import { containerName } from '../install/own-container.ts';
 import { digestOf, type PodAddition, type PodManifest } from './static-pods.ts';
 import { adoptAgain } from './adopt-again.ts';
 
-/** `wrong`: only a person puts it right. `waiting`: it runs and is not ready, which may pass. */
+/** `wrong`: needs the administrator. `waiting`: runs but is not ready, which may pass. */
 interface ContainerState {
   readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
-  /** One sentence; why it is not ready. */
+  /** One sentence: why it is not ready. */
   readonly message: string;
 }
 
@@ -33,14 +34,14 @@ interface PodState extends ContainerState {
 interface AdoptedLook {
   readonly record: AdoptionRecord;
   readonly resolved: Resolved;
-  /** By credentials that may get pods; or why there are none. */
+  /** Connection that may get pods, or the reason why there is none. */
   readonly pods: KubeConnection | { readonly problem: string };
-  /** By a kubeconfig of one of our containers. */
+  /** Connects with a kubeconfig of our containers. */
   readonly connect: (kubeconfig: string) => Promise<KubeConnection>;
   readonly signal: AbortSignal;
 }
 
-/** In the order of the static pods. Never rejects. */
+/** One state for each static pod, in their order. Never rejects. */
 export function lookAtPods(look: AdoptedLook): Promise<readonly PodState[]> {
   return Promise.all(look.record.additions.map((addition) => lookAtPod(addition, look)));
 }
@@ -61,7 +62,7 @@ async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<PodS
     : { pod, state: 'waiting', message: unready };
 }
 
-/** A static pod as the kubelet shows it in the API. */
+/** Mirror pod: a static pod as the kubelet shows it in the API. */
 export interface MirrorPod {
   readonly metadata?: { readonly annotations?: Readonly<Record<string, string>> };
   readonly spec?: PodManifest['spec'];
@@ -91,7 +92,7 @@ async function seenInApi(addition: PodAddition, { record, pods, signal }: Adopte
   }
 }
 
-/** Pure. `name`: of the pod, for the message. */
+/** Pure. `name`: name of the pod for the message. */
 export function judgePod(found: MirrorPod | undefined, addition: PodAddition, name: string): ContainerState {
   const wrong = (message: string): ContainerState => ({ state: 'wrong', message });
   if (found === undefined) return wrong(`Pod "${name}" is not in the API: the kubelet does not run its manifest`);
@@ -114,7 +115,7 @@ export function judgePod(found: MirrorPod | undefined, addition: PodAddition, na
 
 const askMs = 5_000;
 
-/** Each token is tried on one object that its process reads; what cannot be asked is no refusal. */
+/** Tries each token on one object that its process reads; an API out of reach is no refusal. */
 async function refusedIdentities(addition: PodAddition, look: AdoptedLook): Promise<readonly string[]> {
   const { credentials } = addition.layout;
   const identities = await namesIn(credentials).catch((): readonly string[] => []);
@@ -137,7 +138,7 @@ async function refusedIdentities(addition: PodAddition, look: AdoptedLook): Prom
   return (await Promise.all(asked)).flat();
 }
 
-/** What a process of this identity may get by name. */
+/** Path of an object that a process of this identity may get by name. */
 function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): string {
   if (identity === 'approver') return '/apis/certificates.k8s.io/v1/certificatesigningrequests?limit=1';
   const { artefacts } = identity === 'regen' ? resolved : readBy(resolved, podContainers[pod].components);
@@ -149,7 +150,7 @@ function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): 
 
 const answerMs = 5_000;
 
-/** Undefined when the container at this port says that it is ready; else why it is not, in one line. Never rejects. */
+/** Returns undefined when the container at this port reports ready, else the reason in one line. Never rejects. */
 export async function askReady(port: number, signal: AbortSignal): Promise<string | undefined> {
   const url = `http://127.0.0.1:${port}/readyz`;
   try {

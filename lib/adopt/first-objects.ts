@@ -1,6 +1,6 @@
-// The first generation of a cluster that kubeadm has made: what the API has already, else what kubeadm's files hold, else
-// issued with the cluster's CAs. Written create-only, each artefact before those that need it, so a killed run is
-// completed by the next and two machines that adopt at once come to one generation.
+// First generation of a cluster made by kubeadm: objects already in the API, else material from kubeadm's files, else
+// certificates issued by the cluster's CAs. Written create-only, each artefact before its dependants, so a killed run
+// is completed by the next one and two machines that adopt at the same time arrive at one generation.
 import { dnsNameCovers } from '../pki/names.ts';
 import { make } from '../issue/issue.ts';
 import { annotationsOf } from '../issue/metadata.ts';
@@ -18,21 +18,21 @@ import { type KubeadmDirectories, keyFiles, leafOf, type MachineOptions, sourceO
 import { defaultKeyAlgorithm } from '../well-known.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-/** `resolved`: artefacts in the API alone. */
+/** `resolved`: only artefacts in the API. */
 interface FirstObjects extends KubeadmDirectories, Pick<MachineOptions, 'resolved' | 'clock' | 'signal' | 'print'> {
-  /** Of the API. */
+  /** Store of objects in the API. */
   readonly store: Store;
 }
 
-/** What the first generation is made of. */
+/** Existing material that the first generation is made of. */
 interface Stock {
-  /** In the API. */
+  /** Material already in the API. */
   readonly there: ReadonlyMap<string, Found>;
-  /** From kubeadm's files. */
+  /** Material from kubeadm's files. */
   readonly taken: ReadonlyMap<string, TakenOver>;
 }
 
-/** By artefact. */
+/** Material by artefact. */
 function materialOf({ there, taken }: Stock): Map<string, Material> {
   return new Map<string, Material>([...there, ...[...taken].map(([name, one]) => [name, one.material] as const)]);
 }
@@ -50,17 +50,14 @@ export async function takeStock(options: FirstObjects): Promise<Stock> {
   return { there, taken };
 }
 
-/** What is to be created. */
+/** Objects to create. */
 export function absentIn({ there }: Stock, { artefacts }: Pick<Resolved, 'artefacts'>): readonly ApiLocation[] {
   return artefacts.flatMap(({ name, location, kind }) =>
     isFile(location) || isOfOthers({ kind }) || there.has(name) ? [] : [location satisfies ApiLocation],
   );
 }
 
-/**
- * The bundles as they will be, by artefact, without what is yet to be made: new CAs come in beside these. Throws
- * MaterialInvalid.
- */
+/** Future bundles by artefact; CAs that are not made yet are missing, and will be added. Throws MaterialInvalid. */
 export async function bundlesOf(
   stock: Stock,
   { resolved, clock }: FirstObjects,
@@ -72,18 +69,18 @@ export async function bundlesOf(
     try {
       material.set(artefact.name, await make(artefact, { resolved, material, takeKey, now: clock.now() }));
     } catch (err) {
-      if (!isCode(err, 'SignFailed')) throw err; // all that it will hold is yet to be made
+      if (!isCode(err, 'SignFailed')) throw err; // all certificates that it will hold are yet to be made
     }
   }
   return material;
 }
 
 /**
- * All material as the API has it then, by artefact. Throws MaterialInvalid, ReadFailed, SignFailed, KubeConflict, and what
- * the API refuses.
+ * All material by artefact, as the API holds it afterwards. Throws MaterialInvalid, ReadFailed, SignFailed,
+ * KubeConflict, and the API's refusals.
  */
 export async function createObjects(options: FirstObjects): Promise<ReadonlyMap<string, Material>> {
-  // Each time that another machine was quicker there is one object more, which is taken as it is.
+  // Each lost race against another machine leaves one object more, which is used unchanged.
   for (const _ of options.resolved.artefacts) {
     const material = await createMissing(await takeStock(options), options);
     if (material !== undefined) return material;
@@ -93,7 +90,7 @@ export async function createObjects(options: FirstObjects): Promise<ReadonlyMap<
   throw new RecoveryError('KubeConflict', message);
 }
 
-/** Undefined when another machine has made one of them meanwhile: what would follow belongs to ours, not to theirs. */
+/** Undefined when another machine has created an object first: later objects would fit our generation only. */
 async function createMissing(
   stock: Stock,
   { resolved, store, clock, signal, print }: FirstObjects,
@@ -147,7 +144,7 @@ async function takeOver(artefact: ResolvedArtefact, options: FirstObjects): Prom
   return { material: { entries, annotations: annotationsOf(artefact.location, leaf) }, from };
 }
 
-/** Whether it does the work of what takes its place: who a client is decides what it may. */
+/** Whether the existing certificate can replace the declared one: a client's name decides its rights. */
 function fits({ usage, commonName, hostnames }: ResolvedTarget, { facts, fields }: Certificate): boolean {
   if (usage !== 'client') return missingNames(facts.hostnames, hostnames).length === 0;
   return commonName === undefined || fields.subject.commonName === commonName;
@@ -167,20 +164,20 @@ async function accountKeys(
   return { material: { entries: { [privateKey]: own, [publicKey]: open }, annotations: {} }, from: files.private };
 }
 
-// One serving certificate is shared by all API servers. It holds the names of this machine before its API server reads
-// it: the containers add what their own configuration declares, but only once they run, and those of other machines
-// declare their own. Until then clients that reach this API server by one of its names would be refused. What is there
-// stays in it, so machines with different names come to one certificate.
+// All API servers share one serving certificate. It must hold the names of this machine before its API server reads it:
+// containers add the names that their own configuration declares, but only once they run, and containers on another
+// machine declare the names of that machine. Until then clients that reach this API server by one of its names would be
+// refused. Existing names stay, so machines with different names arrive at one certificate.
 
 const attempts = 20;
 const pauseMs = 250;
 
-/** Names that nothing in `held` covers. */
+/** Names that no entry of `held` covers. */
 function missingNames(held: readonly string[], wanted: readonly string[]): readonly string[] {
   return wanted.filter((name) => !held.some((one) => one === name || dnsNameCovers(one, name)));
 }
 
-/** The material with serving certificates that hold all names. Throws SignFailed, MaterialInvalid, KubeConflict. */
+/** Material with all names in the serving certificates. Throws SignFailed, MaterialInvalid, KubeConflict. */
 export async function completeNames(
   material: ReadonlyMap<string, Material>,
   options: FirstObjects,
@@ -217,7 +214,7 @@ async function withAllNames(
       print(`Renewed ${what}, which did not hold ${missing.join(', ')}`);
       return next;
     }
-    await clock.sleep(pauseMs, signal); // a machine that runs already, or another that is adopted, has just written it
+    await clock.sleep(pauseMs, signal); // a machine that runs already, or another being adopted, has just written it
   }
   const state =
     missing.length === 0 ? 'it is gone' : `it does not hold ${missing.join(', ')}, and others keep writing it`;

@@ -1,4 +1,4 @@
-// What must hold before the static pods of a machine are changed: nobody may lose a trust or a setting that works today.
+// Preconditions for changing the static pods of a machine: no client may lose a trust or a setting that works today.
 // Pure.
 import { basename, join } from 'node:path';
 import { flagsIn } from '../command-flags.ts';
@@ -13,8 +13,8 @@ import { caBundleKey } from '../inventory/content.ts';
 import { nextCommand } from '../next-command.ts';
 
 /**
- * Throws InventoryInvalid when an inventory does not say what an adoption is checked by: without it, keys would be made
- * that exist already, or a trust of today be lost unnoticed.
+ * Throws InventoryInvalid when an inventory lacks the fields that an adoption is checked by: without them existing keys
+ * would be replaced, or a trust of today be lost unnoticed.
  */
 export function requireAdoptableInventory(
   resolved: Pick<Resolved, 'name' | 'artefacts'>,
@@ -33,7 +33,7 @@ export function requireAdoptableInventory(
   throw new RecoveryError('InventoryInvalid', message);
 }
 
-/** Throws MaterialInvalid when a CA that is trusted on this machine would not be any more. */
+/** Throws MaterialInvalid when a CA that this machine trusts today would lose that trust. */
 export function requireSameTrust(
   resolved: Pick<Resolved, 'artefacts'>,
   material: ReadonlyMap<string, Material>,
@@ -49,7 +49,7 @@ export function requireSameTrust(
   }
 }
 
-/** Certificates of a bundle that are valid and that another one lacks; absent, a bundle is empty. */
+/** Valid certificates of a bundle that `other` lacks; an absent bundle is empty. */
 function validAndNotIn(bundle: Uint8Array | undefined, other: Uint8Array | undefined, now: Date): Certificate[] {
   const [own, others] = [bundle, other].map((pem) => wholeCertificates(pem ?? new Uint8Array()));
   const prints = new Set(others?.map(({ facts }) => facts.fingerprint));
@@ -57,8 +57,8 @@ function validAndNotIn(bundle: Uint8Array | undefined, other: Uint8Array | undef
 }
 
 /**
- * Throws MaterialInvalid when a CA that the cluster trusts now is not in kubeadm's files: it has been replaced since the
- * machine was adopted, and clients with a certificate of the new one, or that trust it alone, would be cut off.
+ * Throws MaterialInvalid when kubeadm's files lack a CA that the cluster trusts now: the CA was replaced after the
+ * adoption, and clients that hold a certificate of the new CA, or trust only that CA, would be cut off.
  */
 export function requireTrustInFiles(
   resolved: Pick<Resolved, 'artefacts'>,
@@ -81,7 +81,7 @@ export function requireTrustInFiles(
   }
 }
 
-/** By flag that ours take the place of, the file that kubeadm gives it; below pkiDir. */
+/** Files below pkiDir that kubeadm passes to the flags that ours replace. */
 const kubeadmFiles: Readonly<Record<string, string>> = {
   'client-ca-file': 'ca.crt',
   'tls-cert-file': 'apiserver.crt',
@@ -108,8 +108,8 @@ function expectedFile(pod: StaticPod, flag: string, directories: KubeadmDirector
 }
 
 /**
- * Throws MaterialInvalid when somebody has given the component another file than kubeadm does: ours would take its place
- * without knowing what it holds. `manifest` has nothing of ours.
+ * Throws MaterialInvalid when the component was given another file than kubeadm's: ours would replace it without
+ * knowing its content. `manifest`: without our additions.
  */
 export function requireKubeadmFlags(manifest: PodManifest, pod: StaticPod, directories: KubeadmDirectories): void {
   const container = manifest.spec.containers.find(({ name }) => name === pod);

@@ -1,7 +1,7 @@
-// Where a kubeadm cluster has what the inventory `kubernetes` keeps in the API, and what its files and its API say of it.
-// Its CAs stay the cluster's CAs, so nobody who trusts them today has to learn of another one: kubelets verify the API
-// server by them, and the API server verifies kubelets by them. Leaves are taken over as they are, service-account keys
-// too: another key would make every token worthless.
+// Files of a kubeadm cluster that hold the content of the inventory `kubernetes`, and the names and subjects in its
+// files and its API. Its CAs stay the cluster's CAs, so their trust needs no redistribution: kubelets verify the API
+// server by them, and the API server verifies kubelets by them. Leaves are taken over unchanged, service-account keys
+// too: another key would invalidate every token.
 import { join } from 'node:path';
 import { canonicalHostnames } from '../pki/names.ts';
 import type { Api } from '../install/apply.ts';
@@ -20,22 +20,22 @@ export interface KubeadmDirectories {
   readonly pkiDir: string;
 }
 
-/** A control-plane machine of kubeadm that is adopted, or given back. */
+/** A control-plane machine of kubeadm that is adopted or given back. */
 export interface MachineOptions extends KubeadmDirectories, ManifestsLocking {
-  /** As an administrator. */
+  /** Administrator's connection. */
   readonly connection: KubeConnection;
   readonly resolved: Resolved;
-  /** Of our files. Absolute path. */
+  /** Absolute path of the directory for our files. */
   readonly directory: string;
   readonly nodeName: string;
   readonly signal: AbortSignal;
-  /** Writes nothing, and tells what would be written. */
+  /** Writes nothing, and prints what would be written. */
   readonly dryRun: boolean;
-  /** Called with a line for each step that is done. */
+  /** Called with a line for each completed step. */
   readonly print: (line: string) => void;
 }
 
-/** A certificate and its key on disk that an artefact of the API begins with; undefined where kubeadm has none. */
+/** Certificate and key on disk that an artefact of the API starts from; undefined where kubeadm has none. */
 export function sourceOf(
   { kind, adoptedFrom }: ResolvedArtefact,
   { kubernetesDir, pkiDir }: KubeadmDirectories,
@@ -46,20 +46,20 @@ export function sourceOf(
   return { kind: 'pemPair', certFile: join(pkiDir, `${adoptedFrom}.crt`), keyFile: join(pkiDir, `${adoptedFrom}.key`) };
 }
 
-/** Whether people use what the artefact begins with: kubeadm's own components run without it. */
+/** Whether the artefact starts from an administrator's file: kubeadm's own components run without it. */
 export const isForPeople = ({ readers }: ResolvedArtefact): boolean =>
   readers.some(({ component }) => component === 'admin');
 
-/** A key pair without certificate (service-account keys). */
+/** Key pair without a certificate (service-account keys). */
 export function keyFiles(name: string, pkiDir: string): { readonly private: string; readonly public: string } {
   return { private: join(pkiDir, `${name}.key`), public: join(pkiDir, `${name}.pub`) };
 }
 
-// What the certificates on a machine of kubeadm say beyond what the inventory declares. An adoption takes nothing away
-// and gives nothing: a client that reaches the API server by a name today does so tomorrow, and an administrator has the
-// rights that the certificate on the machine has, not those of the declaration.
+// Names and subjects in the certificates of a kubeadm machine that the inventory does not declare. An adoption takes
+// nothing away and grants nothing: clients reach the API server by the same names as before, and an administrator keeps
+// the rights of the certificate on the machine, not those of the declaration.
 
-/** The declarations, with the names of the serving certificate that is there and subjects that are to be kept. */
+/** Adds the names of the existing serving certificate to the declarations, and subjects that must be kept. */
 export async function asPresent(
   resolved: Resolved,
   directories: KubeadmDirectories,
@@ -75,15 +75,15 @@ export async function asPresent(
   return { ...resolved, artefacts };
 }
 
-/** Also one that has expired, or whose key is lost: it still says who it was for. */
+/** Accepts an expired certificate, and one without its key: its names and subject are still right. */
 export function leafOf(found: Pick<Material, 'entries'> | undefined): Certificate | undefined {
   return wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array())[0];
 }
 
-/** kubeadm's own since 1.29 (constants.ClusterAdminsGroupAndClusterRoleBinding): its rights can be taken back. */
+/** kubeadm's own group since 1.29 (constants.ClusterAdminsGroupAndClusterRoleBinding): its rights can be revoked. */
 const administrators = 'kubeadm:cluster-admins';
 
-/** Who has removed the administrator's kubeconfig gets no more rights by an adoption than it had. */
+/** A machine without the administrator's kubeconfig gets no more rights by an adoption than it had. */
 function withoutFile(artefact: ResolvedArtefact): ResolvedArtefact {
   if (artefact.kind !== 'target' || !isForPeople(artefact)) return artefact;
   return { ...artefact, organizations: [administrators] };
@@ -98,7 +98,7 @@ function declaredLike(artefact: ResolvedArtefact, { facts, fields }: Certificate
   return { ...artefact, commonName, organizations };
 }
 
-/** Bundles of the API, and the file of kubeadm whose every valid certificate they must hold. */
+/** Bundles of the API, each with the kubeadm file that `field` names. */
 export function bundlesWith(
   { artefacts }: Pick<Resolved, 'artefacts'>,
   field: 'adoptedFrom' | 'givenBackTo',
@@ -110,7 +110,7 @@ export function bundlesWith(
   });
 }
 
-/** The CAs that readers on the machine trust, in PEM by name below pkiDir; empty where there is none. Throws ReadFailed. */
+/** CAs in PEM that readers on the machine trust, by file below pkiDir; empty for absent files. Throws ReadFailed. */
 export async function readAuthorities(resolved: Resolved, pkiDir: string): Promise<ReadonlyMap<string, Uint8Array>> {
   const named = [...bundlesWith(resolved, 'adoptedFrom'), ...bundlesWith(resolved, 'givenBackTo')];
   const read = [...new Set(named.map(({ file }) => file))].map(async (file) => {
@@ -120,8 +120,8 @@ export async function readAuthorities(resolved: Resolved, pkiDir: string): Promi
   return new Map(await Promise.all(read));
 }
 
-// What the machines of a kubeadm cluster say of the names at which its API server is reached: the certificate that it
-// serves now, and the control planes that the cluster knows. The one certificate that all of them will share holds all.
+// Names by which clients reach the API servers of a kubeadm cluster: those in the certificate served now, and those of
+// the control planes that the API lists. The one certificate that all API servers will share holds all of them.
 
 interface PodList {
   readonly items?: readonly {
@@ -130,7 +130,7 @@ interface PodList {
   }[];
 }
 
-/** Node names and addresses of every control plane whose kube-apiserver is a static pod of kubeadm's. */
+/** Node names and addresses of every control plane whose kube-apiserver is a static pod made by kubeadm. */
 export async function controlPlaneNames({ connection, signal }: Api): Promise<readonly string[]> {
   const selector = encodeURIComponent('component=kube-apiserver,tier=control-plane');
   const path = `/api/v1/namespaces/kube-system/pods?labelSelector=${selector}`;
@@ -138,19 +138,19 @@ export async function controlPlaneNames({ connection, signal }: Api): Promise<re
   return items.flatMap(({ spec, status }) => [spec?.nodeName ?? [], status?.hostIP ?? []].flat());
 }
 
-/** Names in the certificate that kube-apiserver was given by kubeadm; none where there is none. */
+/** Names in the certificate that kubeadm made for kube-apiserver; none where the file is absent. */
 export async function servedNames(pkiDir: string): Promise<readonly string[]> {
   const path = join(pkiDir, 'apiserver.crt');
   const bytes = await readIfPresent(path, 'certificate');
   return bytes === undefined ? [] : (wholeCertificates(bytes)[0]?.facts.hostnames ?? []);
 }
 
-/** One list, each name once, in its one spelling, without what the inventory declares by itself. */
+/** One list, each name once in its canonical spelling, without names that the inventory declares itself. */
 export function joinNames(declared: readonly string[], ...found: readonly (readonly string[])[]): readonly string[] {
   return canonicalHostnames(found.flat()).filter((name) => !declared.includes(name));
 }
 
-/** The API server of this machine, for components on the same machine. By address: no resolver is needed then. */
+/** API server of this machine for components on the same machine; an address needs no resolver. */
 export function localServer({ local = '' }: Endpoints): string {
   const url = URL.parse(local);
   const host = url?.hostname.startsWith('[') === true ? '[::1]' : '127.0.0.1';

@@ -1,6 +1,6 @@
-// One at a time changes the manifests of this machine: adoption, its end, and the repair that a timer starts. It is a
-// lock of its own: changing them takes minutes, and the repair of certificates before a start of the kubelet
-// must not wait for it. Beside it lie the notes of repairs, for as long as the machine is on.
+// Lock for changes to the manifests of this machine: by adoption, its reversal, and the repair that a timer starts. A
+// separate lock, because these changes take minutes, and the repair of certificates before a start of the kubelet must
+// not wait for them. The notes of failed repairs lie next to it until the machine reboots.
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
@@ -18,11 +18,11 @@ import { digestOf, type PodAddition } from './static-pods.ts';
 import { defaultLockDir } from '../well-known.ts';
 import { retry } from '../retry.ts';
 
-/** On every machine, whatever a configuration says of other locks: commands that were given different ones must meet. */
+/** Independent of the locks in a configuration: commands with different configurations must share this one. */
 export const machineLockDir = defaultLockDir;
 
 export interface ManifestsLocking {
-  /** `machineLockDir`, but for tests. */
+  /** Lock directory: `machineLockDir` except in tests. */
   readonly lockDir: string;
   /** Throws AlreadyRunning while kubeadm runs, which writes the same manifests. */
   readonly refuseBesideOthers?: () => void;
@@ -33,7 +33,7 @@ export function manifestsLockDirectory(lockDir: string): string {
   return join(lockDir, 'manifests');
 }
 
-/** Throws AlreadyRunning when another process changes them or kubeadm runs, WriteFailed, and what `work` throws. */
+/** Throws AlreadyRunning while kubeadm runs or another process changes manifests, WriteFailed, and errors of `work`. */
 export async function withManifestsLock<T>(
   { lockDir, clock, refuseBesideOthers = refuseBesideKubeadm }: ManifestsLocking,
   work: (lock: Lock) => Promise<T>,
@@ -49,32 +49,32 @@ export async function withManifestsLock<T>(
 }
 
 /**
- * Whether it is held is asked before the API is: while another process adopts this machine its API server may just
- * start again, and that refusal would say nothing of why. Throws AlreadyRunning, WriteFailed.
+ * Checks the lock before the first API request: while another process adopts this machine its API server may be
+ * restarting, and a failed request would not give that reason. Throws AlreadyRunning, WriteFailed.
  */
 export function requireManifestsFree(locking: ManifestsLocking): Promise<void> {
   return withManifestsLock({ ...locking, refuseBesideOthers: () => undefined }, () => Promise.resolve());
 }
 
-/** What is tried: this addition to these bytes. */
+/** An attempted repair: this addition to these bytes. */
 interface Repair {
   readonly addition: PodAddition;
   readonly before: Buffer;
 }
 
-/** Whether exactly this was noted as failed. Throws ReadFailed. */
+/** Whether exactly this repair is noted as failed. Throws ReadFailed. */
 export async function hasFailed(lockDir: string, repair: Repair): Promise<boolean> {
   const noted = await readIfPresent(notePath(lockDir, repair.addition.pod), 'note');
   return noted?.toString('utf8') === noteOf(repair);
 }
 
-/** With the lock held. Throws WriteFailed. */
+/** Needs the lock. Throws WriteFailed. */
 export async function noteFailure(lockDir: string, repair: Repair): Promise<void> {
   const path = notePath(lockDir, repair.addition.pod);
   await replaceFile({ path, content: noteOf(repair), mode: 0o600, what: 'note' });
 }
 
-/** With the lock held: these pods have been seen to run. Throws WriteFailed. */
+/** Removes the notes of pods that run now. Needs the lock. Throws WriteFailed. */
 export async function forgetFailures(lockDir: string, pods: readonly StaticPod[] = staticPods): Promise<void> {
   for (const pod of pods) {
     const path = notePath(lockDir, pod);
@@ -91,27 +91,27 @@ function noteOf({ addition, before }: Repair): string {
   return createHash('sha256').update(before).update(digestOf(addition)).digest('hex');
 }
 
-// kube-apiserver is restarted on one machine of a cluster at a time, by what changes its manifest here: an adoption, its
-// end, a repair. The Lease is the one that the containers acquire, too (lib/restart/machine-lease.ts).
+// kube-apiserver is restarted on one machine of the cluster at a time, also when its manifest changes: by an adoption,
+// its reversal, or a repair. The containers acquire the same Lease (lib/restart/machine-lease.ts).
 
 export interface RestartLeaseWait {
   readonly api: Api;
   readonly nodeName: string;
   readonly clock: Clock;
-  /** How long to wait for the Lease; 0: not at all. Default: until one that a dead machine holds has expired. */
+  /** Longest wait for the Lease; 0: none. Default: until the Lease of a dead machine has expired. */
   readonly leaseTimeoutMs?: number;
   /** See MachineLease. */
   readonly leaseSeenFile?: string;
-  /** Called once when it has to wait. */
+  /** Called once when the Lease is not free. */
   readonly print?: (line: string) => void;
 }
 
 const longestLeaseMs = (machineLeaseSeconds + 10) * 1000;
 const askAgainMs = 1000;
-/** An API server that was just restarted answers within this. */
+/** A freshly restarted API server answers within this time. */
 const giveBackMs = 60_000;
 
-/** Throws KubeConflict when another machine still holds the Lease, what the connection throws, and what `work` throws. */
+/** Throws KubeConflict when another machine still holds the Lease, errors of the connection, and errors of `work`. */
 export async function withRestartLease<T>(restarting: RestartLeaseWait, work: () => Promise<T>): Promise<T> {
   const { api, nodeName: holder, clock, leaseSeenFile: seenFile, leaseTimeoutMs = longestLeaseMs, print } = restarting;
   const lease = new MachineLease({ ...api, holder, clock, seenFile });
@@ -125,7 +125,7 @@ export async function withRestartLease<T>(restarting: RestartLeaseWait, work: ()
   const patience = { forMs: leaseTimeoutMs, everyMs: askAgainMs, clock, signal: api.signal };
   let isOurs = true;
   await retry(() => lease.acquire(), isHeld, patience).catch((err: unknown) => {
-    // Where there is no namespace for the Lease no other machine can have taken it.
+    // Without the namespace no other machine can hold the Lease.
     if (!isCode(err, 'KubeNotFound')) throw err;
     isOurs = false;
   });

@@ -1,5 +1,5 @@
-// Everything that a static pod of an adopted machine finds on disk when it starts: certificates in the syncer's layout,
-// kubeconfigs, credentials, configuration. Each pod has a directory of its own, so that it mounts nothing of another's.
+// All files that a static pod of an adopted machine needs at its start: certificates in the syncer's layout,
+// kubeconfigs, credentials, configuration. Each pod has its own directory, so that it mounts no files of another pod.
 import { join, relative } from 'node:path';
 import { installedConfig } from '../config/installed-settings.ts';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
@@ -26,21 +26,21 @@ import { locationText, type Material } from '../store/store.ts';
 import type { PodAddition } from './static-pods.ts';
 
 interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
-  /** Of all pods. Absolute path. */
+  /** Absolute path of the directory for all pods. */
   readonly directory: string;
-  /** As the API has it, by artefact. */
+  /** Material by artefact, as the API holds it. */
   readonly material: ReadonlyMap<string, Material>;
-  /** What the configurations say of the cluster: preset or inventory, parameters. */
+  /** Settings of the cluster in every configuration: preset or inventory, parameters. */
   readonly settings: Readonly<Record<string, unknown>>;
-  /** The kubelet's certificate on this machine, which the approver looks at. */
+  /** The kubelet's certificate on this machine, which the approver reads. */
   readonly nodeCertificate: string;
-  /** The API server by an address that its own certificate holds, for people, who ask for no name of ours. */
+  /** API server at an address in its own certificate, for administrators, whose clients set no tls-server-name. */
   readonly kubeletServer: string;
-  /** Pods in which our container runs: its syncer writes the certificates there, and nothing beside it may, but for what is absent. */
+  /** Pods that run our container: only its syncer may write certificates there, unless a directory is absent. */
   readonly running: ReadonlySet<StaticPod>;
 }
 
-/** Whose token a mode has in a pod. Only what writes files is in more than one, so only that has an account for each. */
+/** Account of a mode in a pod. Only the syncer runs in several pods, so only it has an account for each. */
 function accountIn(pod: StaticPod, identity: ModeIdentity): Account {
   return identity === 'syncer' ? `syncer-${pod}` : identity;
 }
@@ -49,7 +49,7 @@ export function podLayout(directory: string, pod: StaticPod): HostLayout {
   return hostLayout(join(directory, pod));
 }
 
-/** Flags of the component that name files of ours. What goes with them (kubeadm says it, too) stays kubeadm's. */
+/** Flags of the component that name our files. Flags that accompany them (kubeadm sets them, too) stay kubeadm's. */
 function podFlags(resolved: Resolved, layout: HostLayout, pod: StaticPod): FlagValues {
   const all = componentFlags(readBy(resolved, podContainers[pod].components), layout)[pod] ?? {};
   return Object.fromEntries(
@@ -58,8 +58,8 @@ function podFlags(resolved: Resolved, layout: HostLayout, pod: StaticPod): FlagV
 }
 
 /**
- * Looks at all that writePodFiles writes: our container in the pod may write there, and so may an attacker in it.
- * Throws MaterialInvalid for a link that would lead us away, and ReadFailed.
+ * Checks every path that writePodFiles writes: our container in the pod may write there, and so may an attacker in it.
+ * Throws MaterialInvalid for a link that leads elsewhere, and ReadFailed.
  */
 export async function requireNoPodLinks(
   pod: StaticPod,
@@ -82,9 +82,9 @@ export async function requireNoPodLinks(
 }
 
 /**
- * For what root writes where a container may write, too: a link there would lead it to any place of the machine. Looks at
- * each step from `root`, which itself is left out, to `path`. Throws MaterialInvalid for a link, for a step that is no
- * directory and for an end that is not what is wanted; ReadFailed. What is not there is as wanted.
+ * Guards writes of root where a container may write, too: a link there could redirect them to any path of the machine.
+ * Checks each step from below `root` to `path`. Throws MaterialInvalid for a link, for a step that is no directory and
+ * for a final step that is not `wanted`; ReadFailed. An absent step is accepted.
  */
 async function requireNoLink(root: string, path: string, wanted: 'directory' | 'file'): Promise<void> {
   const what = `${wanted} "${path}"`;
@@ -102,8 +102,8 @@ async function requireNoLink(root: string, path: string, wanted: 'directory' | '
 }
 
 /**
- * The same for what lies in the directory of a published object, where the syncer's own links are as they should be:
- * publish keeps what any other one leads to, and shows it there.
+ * Checks the directory of a published object, where only the syncer's own links may be: publish would keep and expose
+ * the target of any other link.
  */
 async function requireNoForeignLink(directory: string): Promise<void> {
   for (const name of await namesIn(directory)) {
@@ -123,7 +123,7 @@ function refusal(problem: string, path: string): RecoveryError {
   return new RecoveryError('MaterialInvalid', message, { details: { path } });
 }
 
-/** Returns the files that changed. Throws WriteFailed, what the API refuses, and what requireNoPodLinks throws. */
+/** Returns the files that changed. Throws WriteFailed, the API's refusals, and errors of requireNoPodLinks. */
 export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): Promise<readonly string[]> {
   const { directory, material, server } = options;
   const layout = podLayout(directory, pod);
@@ -135,11 +135,11 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
     const own = material.get(artefact.name);
     if (place === undefined || own === undefined) continue;
     const what = locationText(artefact.location);
-    // A directory that has gone is no syncer's work in progress, and the component needs it for its start.
+    // A missing directory is no syncer's work in progress, and the component needs it for its start.
     if (options.running.has(pod) && (await isThere(place.directory, what))) continue;
     if ((await publish({ ...place, what, entries: own.entries })) !== 'unchanged') written.push(place.directory);
   }
-  await requireNoPodLinks(pod, options); // what is above took its time
+  await requireNoPodLinks(pod, options); // the writes above took time
   await ensureDirectory(realDisk, layout.kubeconfigs);
   for (const { path, content } of componentKubeconfigs(resolved, layout, server, options.kubeletServer)) {
     if ((await replaceFile({ path, content, mode: 0o600, what: 'kubeconfig' })) === 'written') written.push(path);
@@ -153,7 +153,7 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
   return written;
 }
 
-/** The configuration of the container in a pod, as YAML. Pure. */
+/** Configuration of the container in a pod, as YAML. Pure. */
 function podConfig(
   pod: StaticPod,
   layout: HostLayout,
@@ -186,7 +186,7 @@ interface Adding {
   readonly seLinux?: SecurityLabel | undefined;
 }
 
-/** What is added to the manifest of a pod. */
+/** Additions to the manifest of a pod. */
 export function podAddition(pod: StaticPod, { resolved, directory, image, kubeletPki, seLinux }: Adding): PodAddition {
   const layout = podLayout(directory, pod);
   return {

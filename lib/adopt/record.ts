@@ -1,7 +1,7 @@
-// What `init adopt` leaves behind for `init adopt --repair`: all that is added to the three manifests, so that it can be
-// added again without a person and without an API. Each pod comes into it as soon as it has been seen to run with what was added,
-// so it never names an image that did not run, and an adoption that ends half-way keeps what it has come to.
-// `uninstall adopt` removes it before anything else. It holds paths and names, no secrets.
+// Record that `init adopt` leaves for `init adopt --repair`: all additions to the three manifests, so that they can be
+// restored without an administrator and without an API. Each pod is recorded as soon as it runs with its addition, so
+// the record never names an image that did not run, and an interrupted adoption keeps its progress. `uninstall adopt`
+// removes the record first. It holds paths and names, no secrets.
 import { createHash } from 'node:crypto';
 import { isAbsolute } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -19,7 +19,7 @@ export interface AdoptionRecord {
   readonly kubernetesDir: string;
   readonly pkiDir: string;
   readonly nodeName: string;
-  /** One for each static pod that has been adopted, in their order; an adoption that ended half-way has left some out. */
+  /** One for each adopted static pod, in their order; an interrupted adoption leaves some out. */
   readonly additions: readonly PodAddition[];
 }
 
@@ -28,14 +28,14 @@ const additionFields = ['pod', 'image', 'layout', 'flags', 'kubeletPki', 'shares
 
 export function recordText(record: AdoptionRecord): string {
   const { kubernetesDir, pkiDir, nodeName, additions } = record;
-  // By the digests an edited record is known, and one of a version that adds other things.
+  // Digests reveal an edited record, and a record of a version that adds other things.
   const digests = Object.fromEntries(additions.map((addition) => [addition.pod, digestOf(addition)]));
   const placeDigest = placeDigestOf(record);
   const value = { ...header, kubernetesDir, pkiDir, nodeName, additions, digests, placeDigest };
   return `${JSON.stringify(value, undefined, 2)}\n`;
 }
 
-/** Throws MaterialInvalid for whatever this version would not have written. */
+/** Throws MaterialInvalid for a record that this version would not have written. */
 export function parseRecord(text: string, directory: string): AdoptionRecord {
   const problem = (what: string): RecoveryError => {
     const again = 'run init adopt with its --image again, which rewrites it';
@@ -67,14 +67,14 @@ export function parseRecord(text: string, directory: string): AdoptionRecord {
     if (wrong !== undefined) throw problem(`what is added to ${pod} ${wrong}`);
     return addition;
   });
-  // Records of versions that did not write it have none.
+  // Older versions wrote no such digest.
   if (place !== undefined && place !== placeDigestOf({ kubernetesDir, pkiDir, nodeName })) {
     throw problem('its directories or its nodeName have been edited');
   }
   return { kubernetesDir, pkiDir, nodeName, additions: read };
 }
 
-/** Of what is not added to a pod: one flipped bit would be another node. */
+/** Digest of the fields outside the additions: one flipped bit would name another node. */
 const placeDigestOf = ({ kubernetesDir, pkiDir, nodeName }: Omit<AdoptionRecord, 'additions'>): string =>
   createHash('sha256')
     .update(JSON.stringify([kubernetesDir, pkiDir, nodeName]))
@@ -93,13 +93,13 @@ export async function writeRecord(directory: string, record: AdoptionRecord): Pr
   await replaceFile(file);
 }
 
-/** Durably; one that is not there is as wanted. Throws WriteFailed. */
+/** Removes durably; an absent record is accepted. Throws WriteFailed. */
 export async function removeRecord(directory: string): Promise<void> {
   const path = adoptionFile(directory);
   if (await isThere(path, 'record')) await removeFile(path, 'record');
 }
 
-/** What keeps a value from being what this version adds to a pod; undefined: nothing. */
+/** Reason why a value is not an addition of this version; undefined: it is one. */
 function additionProblem(value: unknown, pod: StaticPod, directory: string): string | undefined {
   const { pod: named, image, layout, flags, kubeletPki, sharesProcesses, seLinux, ...rest } = fieldsOf(value) ?? {};
   const [unknown] = Object.keys(rest);

@@ -1,14 +1,14 @@
-// `init adopt --repair`: puts the manifests of an adopted machine right after `kubeadm upgrade` (or another program) has
+// `init adopt --repair`: corrects the manifests of an adopted machine after `kubeadm upgrade` (or another program) has
 // rewritten them. Only the machine itself can notice, because our containers are gone then; so a timer runs it.
 //
-//  1. no record, or nothing has drifted: done; this is all that it costs every minute
-//  2. the lock; the record and the manifests once more: the machine may just have been given back to kubeadm
+//  1. no record, or no drift: done; this is the only cost every minute
+//  2. the lock; record and manifests are read again: the machine may just have been given back to kubeadm
 //  3. an API server: without one it is not known whether a pod runs, so nothing is written before one answers
-//  4. one pod after the other: what would be lost, whether our files are there, the manifest, and the wait for the pod
+//  4. one pod after the other: settings that would be lost, our files, the manifest, and the wait for the pod
 //
-// Waiting for an API is safe: what has drifted reads kubeadm's files, and the run before this one heals those. A pod that
-// has been seen not to run gets its former manifest back, and is not tried again until that manifest, the record or the
-// boot is another; the others would get the same image and ask the same API, so they are not tried either.
+// Waiting for an API is safe: drifted components read kubeadm's files, and the run before this one heals those. A pod
+// that does not come up gets its former manifest back, and is tried again only when that manifest, the record or the
+// boot changes; the other pods would get the same image and request the same API, so they are not tried either.
 import { access } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
@@ -36,11 +36,11 @@ import { addTo, digestOf, type PodAddition, type PodManifest, removeFrom } from 
 import { adoptAgain, repairAgain, unadoptAgain } from './adopt-again.ts';
 
 export interface RepairOptions extends ManifestsLocking {
-  /** Of our files. Absolute path. */
+  /** Absolute path of the directory for our files. */
   readonly directory: string;
-  /** As an administrator; undefined when no API server answers. Asked only when something has drifted. */
+  /** Connects as administrator; undefined when no API server answers. Called only after drift was found. */
   readonly reach: (record: AdoptionRecord) => Promise<KubeConnection | undefined>;
-  /** How long a pod may take until it runs. */
+  /** Longest time until a pod must run. */
   readonly timeoutMs?: number;
   /** Writes nothing. */
   readonly dryRun: boolean;
@@ -49,22 +49,22 @@ export interface RepairOptions extends ManifestsLocking {
 }
 
 export interface RepairOutcome {
-  /** How many manifests were put right; with dryRun: would be. */
+  /** Number of corrected manifests; with dryRun: of manifests that would be corrected. */
   readonly repaired: number;
-  /** What kept others from it, each logged already. */
+  /** Errors that kept the other manifests from it, each logged already. */
   readonly failures: readonly unknown[];
 }
 
 interface Drift {
   readonly addition: PodAddition;
-  /** Of the manifest. */
+  /** Path of the manifest. */
   readonly path: string;
-  /** The bytes that were looked at. */
+  /** Bytes of the manifest that drifted. */
   readonly before: Buffer;
   readonly message: string;
 }
 
-/** An absent manifest is a pod that was stopped: there is nothing to add to. Throws ReadFailed, MaterialInvalid. */
+/** An absent manifest means a pod that was stopped: nothing to add to. Throws ReadFailed, MaterialInvalid. */
 async function findDrift(record: AdoptionRecord, additions = record.additions): Promise<readonly Drift[]> {
   const found: Drift[] = [];
   for (const addition of additions) {
@@ -79,7 +79,7 @@ async function findDrift(record: AdoptionRecord, additions = record.additions): 
 
 const nothing: RepairOutcome = { repaired: 0, failures: [] };
 
-/** Throws what concerns the whole machine: the record, a manifest that cannot be read, AlreadyRunning, what `reach` throws. */
+/** Throws errors of the whole machine: of the record, of reading a manifest, AlreadyRunning, and errors of `reach`. */
 export async function runRepair(options: RepairOptions): Promise<RepairOutcome> {
   const { directory, dryRun, log } = options;
   const seen = await readRecord(directory);
@@ -135,7 +135,7 @@ async function repairAll(repairing: Repairing): Promise<RepairOutcome> {
       }
       log.error('manifest.failed', { ...fields, err: errorText(err) });
       failures.push(err);
-      // One that is refused says nothing about the others; one that did not run does.
+      // A refused pod does not concern the other pods; a pod that does not run does.
       if (isCode(err, 'ProofFailed') || signal.aborted) break;
     }
   }
@@ -159,7 +159,7 @@ async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
     await changeStaticPod(pod, change, {
       ...record,
       api: { connection, signal },
-      // The next run of the timer asks again, and must know since when this one has waited.
+      // The timer's next run requests the Lease again, and must know since when this run has waited.
       leaseTimeoutMs: 0,
       leaseSeenFile: join(manifestsLockDirectory(lockDir), 'kube-apiserver-restart.seen'),
       timeoutMs,
@@ -173,7 +173,7 @@ async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
   await forgetFailures(lockDir, [pod]);
 }
 
-/** A component whose flags name a file that is not there does not start. */
+/** A component whose flags name an absent file does not start. */
 async function requireFiles({ pod, image, layout, flags, kubeletPki }: PodAddition): Promise<void> {
   const named = Object.values(flags)
     .flat()
@@ -189,8 +189,8 @@ async function requireFiles({ pod, image, layout, flags, kubeletPki }: PodAdditi
 }
 
 /**
- * What `init adopt` added and is missing, as the end of a sentence that begins with the manifest; undefined: nothing.
- * Whatever a person has changed beside it is no drift, and kubeadm given our patches writes what has none. Pure.
+ * Returns missing additions of `init adopt`, as the rest of a sentence that begins with the manifest; undefined: none.
+ * Other edits are no drift, and kubeadm with our patches writes a manifest without drift. Pure.
  */
 export function driftOf({ metadata, spec }: PodManifest, addition: PodAddition): string | undefined {
   const { pod, layout } = addition;
@@ -209,8 +209,8 @@ export function driftOf({ metadata, spec }: PodManifest, addition: PodAddition):
 }
 
 /**
- * What `status` says of whose files the components read, and whether their manifests still say so. Sentences; none on a
- * machine that is not adopted. Never rejects: a report tells what it could not find out.
+ * Notes of `status` on whose files the components read, and whether their manifests still match the record. Sentences;
+ * none on a machine that is not adopted. Never rejects: the notes include the error instead.
  */
 export async function adoptionNotes(directory: string): Promise<readonly string[]> {
   try {

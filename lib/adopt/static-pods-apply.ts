@@ -1,5 +1,5 @@
-// Puts our manifests of static pods in the place of what is there, one component after the other, and waits until the
-// kubelet runs what was written and everything in it is ready. kube-apiserver waits for the restart Lease.
+// Replaces manifests of static pods, one component after the other, and waits until the kubelet runs the new manifest
+// and every container in it is ready. kube-apiserver waits for the restart Lease.
 import { dirname, join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { attempt, realDisk } from '../disk/disk.ts';
@@ -18,13 +18,13 @@ import { containerName } from '../install/own-container.ts';
 import { type Container, type PodManifest } from './static-pods.ts';
 
 interface StaticPodMachine extends RestartLeaseWait, Pick<KubeadmDirectories, 'kubernetesDir'> {
-  /** How long a pod may take until it runs. Default: three minutes. */
+  /** Longest time until a pod must run. Default: three minutes. */
   readonly timeoutMs?: number | undefined;
-  /** How long the image of our container may fail to come: a registry may answer at the second try. Default: 20 s. */
+  /** Longest time that pulling our image may fail: a registry may answer at the second try. Default: 20 s. */
   readonly pullTimeoutMs?: number;
-  /** What must be done between the manifest and the moment when the pod can be seen to run. */
+  /** Runs after the manifest is written and before the wait for the pod. */
   readonly beforeWait?: () => Promise<void>;
-  /** Of the manifests: the pod before may have taken minutes. */
+  /** Lock of the manifests, confirmed before writing: the pod before may have taken minutes. */
   readonly lock?: Pick<Lock, 'confirm'> | undefined;
 }
 
@@ -32,10 +32,10 @@ const pollMs = 250;
 const usualTimeoutMs = 180_000;
 
 /**
- * Changes the manifest of one pod, and resolves when the pod runs as the manifest says (also when it was there already):
- * its containers are ready by the API, and ours says so itself. Throws ReadFailed, WriteFailed, MaterialInvalid,
- * KubeConflict while another machine restarts its kube-apiserver, what `change` throws, and ProofFailed when the pod does
- * not come up: then the former manifest is back in its place.
+ * Changes the manifest of one pod, and resolves when the pod runs it (also when the manifest was right already): the
+ * API shows its containers ready, and our container reports ready itself. Throws ReadFailed, WriteFailed,
+ * MaterialInvalid, KubeConflict while another machine restarts its kube-apiserver, errors of `change`, and ProofFailed
+ * when the pod does not come up: then the former manifest has been restored.
  */
 export async function changeStaticPod(
   pod: StaticPod,
@@ -45,7 +45,7 @@ export async function changeStaticPod(
   const work = (): Promise<'written' | 'unchanged'> => changeNow(pod, change, machine);
   if (pod !== 'kube-apiserver') return work();
   const present = await readManifest(manifestPath(machine, pod), pod);
-  // Looking at what is as it should be restarts nothing.
+  // Only a change restarts the pod, so only a change needs the Lease.
   return isDeepStrictEqual(change(present), present) ? work() : withRestartLease(machine, work);
 }
 
@@ -63,7 +63,7 @@ async function changeNow(
     const wanted = change(present);
     if (isDeepStrictEqual(wanted, present)) return undefined;
     const content = Buffer.from(toYaml(wanted));
-    // What the kubelet will read, read again: nothing else may take the place of a manifest that works.
+    // Parsed as the kubelet will: only a readable manifest may replace a working one.
     if (isDeepStrictEqual(read(content), wanted)) return content;
     const message = `Cannot write manifest "${path}": it would not be read as it is meant`;
     throw new RecoveryError('MaterialInvalid', message);
@@ -79,7 +79,7 @@ async function changeNow(
   }
   await machine.beforeWait?.();
   const manifest = read(after);
-  // A kubelet that still runs what is written now has not noticed what was there in between, and will not.
+  // A kubelet that already runs this manifest has not noticed the one in between, and will not.
   const isNew = outcome === 'written' && former !== undefined && !shows(former, manifest);
   const missing = await untilItRuns(pod, manifest, machine, isNew ? hashOf(former) : undefined);
   if (missing === undefined) return outcome;
@@ -88,7 +88,7 @@ async function changeNow(
   const message = `Pod "kube-system/${pod}-${machine.nodeName}" has not come to run as its ${says}. Look at its containers (crictl ps -a, crictl logs), then run this again`;
   throw new RecoveryError('ProofFailed', message);
 
-  /** A pod that worked is worth more than one of ours that does not. */
+  /** Restores the former manifest: a working pod is worth more than our failing one. */
   async function giveBack(): Promise<string> {
     const back = await editManifest(path, (bytes) => (bytes.equals(after) ? before : undefined));
     return back.outcome === 'written'
@@ -106,11 +106,11 @@ export async function readManifest(path: string, pod: StaticPod): Promise<PodMan
   return podManifest(bytes, pod, path);
 }
 
-/** By the kubelet, of a container without its image (pkg/kubelet/images/types.go): what no time mends, and what may. */
+/** The kubelet's reasons for a missing image (pkg/kubelet/images/types.go): permanent and temporary ones. */
 const neverPulled: readonly string[] = ['InvalidImageName', 'ErrImageNeverPull'];
 const notPulled: readonly string[] = ['ErrImagePull', 'ImagePullBackOff'];
 
-/** Resolves when it runs, or with what is missing when it has taken too long, or our image does not come. */
+/** Returns undefined when the pod runs, else what is missing after the timeout or when our image cannot be pulled. */
 async function untilItRuns(
   pod: StaticPod,
   manifest: PodManifest,
@@ -128,7 +128,7 @@ async function untilItRuns(
       if (found === undefined) return { missing: 'the API server does not know it' };
       return isFormer(found) ? { missing: 'the kubelet runs the former manifest' } : waitsFor(found);
     } catch (err) {
-      return { missing: errorText(err) }; // while it is kube-apiserver that starts again
+      return { missing: errorText(err) }; // while kube-apiserver itself restarts
     }
   };
   const deadline = clock.now().getTime() + timeoutMs;
@@ -139,7 +139,7 @@ async function untilItRuns(
     const now = clock.now().getTime();
     if (image === undefined) lastWithImage = now;
     else if (neverPulled.includes(image) || now - lastWithImage >= pullTimeoutMs) return imageMissing(manifest, image);
-    // Who answers there while the kubelet still runs the former pod is the former container.
+    // While the kubelet still runs the former pod, the former container answers on this port.
     const own =
       found === undefined && runsOurs(manifest) ? await askReady(podContainers[pod].healthPort, api.signal) : undefined;
     if (found === undefined && own === undefined) return undefined;
@@ -149,12 +149,12 @@ async function untilItRuns(
   return missing;
 }
 
-/** By the kubelet, of the whole manifest that it runs (pkg/kubelet/config/common.go, applyDefaults). */
+/** The kubelet's hash of the whole manifest that it runs (pkg/kubelet/config/common.go, applyDefaults). */
 function hashOf({ metadata }: MirrorPod): string | undefined {
   return metadata?.annotations?.['kubernetes.io/config.hash'];
 }
 
-/** Whether the mirror pod has what we change in a manifest: containers, their arguments and what they mount. */
+/** Whether the mirror pod has the parts that we change in a manifest: containers, their arguments and their mounts. */
 function shows({ metadata, spec }: MirrorPod, manifest: PodManifest): boolean {
   const changed = ({ containers }: PodManifest['spec']): unknown =>
     containers.map(({ name, command, args, volumeMounts = [] }) => {
@@ -166,7 +166,7 @@ function shows({ metadata, spec }: MirrorPod, manifest: PodManifest): boolean {
 }
 
 interface Look {
-  /** Undefined: nothing, by the API. */
+  /** Undefined: the API shows nothing missing. */
   readonly missing: string | undefined;
   /** Why our container has no image. */
   readonly image?: string;
@@ -193,7 +193,7 @@ export function manifestPath({ kubernetesDir }: Pick<KubeadmDirectories, 'kubern
   return join(kubernetesDir, 'manifests', `${pod}.yaml`);
 }
 
-/** A manifest as the pod that it must be. Throws MaterialInvalid. */
+/** Parses a manifest. Throws MaterialInvalid when it is not the wanted pod. */
 export function podManifest(text: string | Buffer, pod: StaticPod, path: string): PodManifest {
   const manifest = parseYaml(text.toString('utf8')) as Partial<PodManifest> | null | undefined;
   const containers: unknown = manifest?.spec?.containers;
@@ -205,7 +205,7 @@ export function podManifest(text: string | Buffer, pod: StaticPod, path: string)
   throw new RecoveryError('MaterialInvalid', message, { details: { path } });
 }
 
-/** Whether this manifest has our container, as it was added or changed: then its syncer writes the files of the pod. */
+/** Whether this manifest has our container, in whatever version: then its syncer writes the files of the pod. */
 export function runsOurs({ spec }: PodManifest): boolean {
   return spec.containers.some(({ name }) => name === containerName);
 }

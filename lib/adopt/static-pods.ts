@@ -1,9 +1,9 @@
-// What is added to the static pods of a control plane, and taken out again: our container, what it and the component
-// mount, and flags by which the component reads what our container writes. Pure.
+// Additions to the static pods of a control plane, and their removal: our container, volumes and mounts for it and the
+// component, and flags that point the component to the files that our container writes. Pure.
 //
-// Flags are appended to the component's own. The last one counts (pflag), so what was there stays as it was written and
-// comes into force again when ours are taken away. What was added stands in an annotation: a manifest that kubeadm has
-// rewritten has none, and whatever a person has changed in it meanwhile stays.
+// Flags are appended to the component's own. The last one counts (pflag), so the original flags stay as written and
+// take effect again when ours are removed. An annotation lists the additions: a manifest that kubeadm has rewritten has
+// none, and edits by the administrator stay.
 import { createHash } from 'node:crypto';
 import type { StaticPod } from '../components.ts';
 import { podContainers } from '../install/accounts.ts';
@@ -13,24 +13,24 @@ import type { HostLayout } from '../install/layout.ts';
 import { clockOfMachine, containerName, hostPath, type Named, ownContainer } from '../install/own-container.ts';
 import type { SecurityLabel } from '../install/container.ts';
 
-/** The flags that were added, as JSON. */
+/** The added flags, as JSON. */
 const flagsAnnotation = 'kube-cert-recovery/flags';
-/** There where the shared PID namespace is ours. */
+/** Present where we added the shared PID namespace. */
 const processesAnnotation = 'kube-cert-recovery/shares-processes';
 
 export interface PodAddition {
   readonly pod: StaticPod;
-  /** Of our container. */
+  /** Image of our container. */
   readonly image: string;
-  /** Of this pod's files. */
+  /** Paths of this pod's files. */
   readonly layout: HostLayout;
-  /** That name files of ours. */
+  /** Flags that name our files. */
   readonly flags: FlagValues;
-  /** The kubelet's certificates, which the approver looks at; none in the other pods. */
+  /** Directory of the kubelet's certificates, which the approver reads; undefined in the other pods. */
   readonly kubeletPki?: string | undefined;
-  /** Whether our container sees the component's process, to end it when it must read its files again. */
+  /** Whether our container shares the component's PID namespace, to terminate it when it must read its files again. */
   readonly sharesProcesses: boolean;
-  /** Of our container, where SELinux is on. */
+  /** SELinux label of our container, where SELinux is on. */
   readonly seLinux?: SecurityLabel | undefined;
 }
 
@@ -61,10 +61,10 @@ function ownContainerOf(addition: PodAddition): Container {
   return ownContainer({ image, args: [`--config=${layout.configFile}`], healthPort, volumeMounts, seLinux });
 }
 
-/** Where a container's flags stand. */
+/** Field that holds a container's flags. */
 const wordsOf = ({ args }: Container): 'args' | 'command' => (args === undefined ? 'command' : 'args');
 
-/** With everything of ours; what of ours was there before is replaced. */
+/** Adds everything of ours and replaces earlier additions. */
 export function addTo(before: PodManifest, addition: PodAddition): PodManifest {
   const manifest = removeFrom(before);
   const { pod } = addition;
@@ -103,7 +103,7 @@ function annotationsOf(addition: PodAddition, before?: PodManifest): Readonly<Re
   };
 }
 
-/** Without anything of ours; a manifest that has nothing of ours is returned as it is. */
+/** Removes everything of ours; a manifest without our additions is returned unchanged. */
 export function removeFrom(manifest: PodManifest): PodManifest {
   const { annotations = {} } = manifest.metadata;
   const added = new Set(flagsNotedIn(annotations[flagsAnnotation]));
@@ -145,7 +145,7 @@ function flagsNotedIn(annotation: string | undefined): readonly string[] {
     const value: unknown = JSON.parse(annotation ?? '[]');
     return Array.isArray(value) ? value.filter((flag) => typeof flag === 'string') : [];
   } catch {
-    return []; // it was edited by hand: then the flags are the editor's
+    return []; // edited by hand: the administrator owns the flags
   }
 }
 
@@ -155,8 +155,9 @@ export function digestOf(addition: PodAddition): string {
 }
 
 /**
- * The same as files for `kubeadm ... --patches DIRECTORY`, by name: kubeadm applies them whenever it writes a manifest
- * again (cmd/kubeadm/app/util/patches). A JSON patch appends flags, which a strategic merge would replace as a whole.
+ * The additions as files for `kubeadm ... --patches DIRECTORY`, by name: kubeadm applies them whenever it rewrites a
+ * manifest (cmd/kubeadm/app/util/patches). A JSON patch appends flags, which a strategic merge would replace as a
+ * whole.
  */
 export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, unknown>> {
   const { pod, flags } = addition;
@@ -175,15 +176,15 @@ export function kubeadmPatches(addition: PodAddition): Readonly<Record<string, u
   };
 }
 
-// What our container and the component beside it have mounted in a static pod. Pure.
+// Mounts of our container and of the component in a static pod. Pure.
 
-/** The parent of what is flipped is mounted, never what is flipped: a mount keeps the directory that it has found. */
+/** Mounts the parent of directories that publishing replaces: a mount keeps the directory that it resolved first. */
 function mountsOf({ pod, layout, kubeletPki }: PodAddition): {
   readonly own: readonly Named[];
   readonly component: readonly Named[];
   readonly volumes: readonly Named[];
 } {
-  // Configuration, kubeconfigs and tokens are read by root, too, so our container must not be able to write them.
+  // Root reads configuration, kubeconfigs and tokens, too, so our container must not be able to write them.
   const files = [
     hostPath('', layout.directory, { readOnly: true }),
     hostPath('certs', layout.certs, { readOnly: false }),
@@ -197,7 +198,7 @@ function mountsOf({ pod, layout, kubeletPki }: PodAddition): {
   return {
     own: own.map(({ mount }) => mount),
     component: read.map(({ mount }) => mount),
-    // Each once: what we write the component reads.
+    // Each volume once: the component reads what our container writes.
     volumes: [...new Map([...own, ...read].map(({ volume }) => [volume.name, volume])).values()],
   };
 }

@@ -1,6 +1,6 @@
-// `uninstall adopt`: the static pods of this machine read kubeadm's files again. The objects in the API stay, for the
-// other machines; `uninstall` takes them. Refused while kubeadm's own files have expired or their CA is not the cluster's any
-// more: they lay idle since the machine was adopted, and an API server that reads them could serve no client.
+// `uninstall adopt`: the static pods of this machine read kubeadm's files again. The objects in the API stay for the
+// other machines; `uninstall` removes them. Refused while kubeadm's own files have expired or their CA is no longer the
+// cluster's: kubeadm's files were unused since the adoption, and an API server that reads them could serve no client.
 import { join } from 'node:path';
 import { replaceFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
@@ -24,12 +24,12 @@ import { changeStaticPod } from './static-pods-apply.ts';
 import { removeFrom } from './static-pods.ts';
 import { nextCommand } from '../next-command.ts';
 
-/** Throws MaterialInvalid when kubeadm's files cannot be used, AlreadyRunning, and what changing a static pod throws. */
+/** Throws MaterialInvalid when kubeadm's files cannot be used, AlreadyRunning, and errors of changing a static pod. */
 export async function runUnadopt(options: MachineOptions): Promise<void> {
   const giveBack = async (lock?: Lock): Promise<void> => {
     await requireWayBack(options);
     await lock?.confirm();
-    // First of all: from here on no timer adds again what is taken out below, also when this run dies.
+    // Removed first: from here on no timer restores the additions, even when this run is killed.
     if (!options.dryRun) await removeRecord(options.directory);
     await giveBackPods(options, lock);
   };
@@ -53,9 +53,9 @@ async function giveBackPods(options: MachineOptions, lock: Lock | undefined): Pr
   const done = dryRun ? 'Would change' : 'Changed';
   const machine = { api: { connection, signal }, kubernetesDir, nodeName, clock, print, lock };
   const bootstrap = join(kubernetesDir, 'bootstrap-kubelet.conf');
-  // One that names files of ours is ours. It goes last, so a run that was killed in between is completed.
+  // A kubeconfig that names our files is ours. It is removed last, so a killed run is completed by the next one.
   const isBegun = (await readIfPresent(bootstrap, 'kubeconfig'))?.includes(directory) === true;
-  // Clients first: while kube-apiserver starts again they have what they need already.
+  // Clients first: when kube-apiserver restarts they already have the files they need.
   for (const pod of staticPods.toReversed()) {
     const beforeWait = async (): Promise<void> => {
       if (pod === 'kube-apiserver' && (await giveBackKubelet(options, isBegun))) print('Restarted the kubelet');
@@ -97,17 +97,17 @@ async function requireSameAuthorities({ connection, resolved, pkiDir, clock, sig
   requireTrustInFiles(resolved, material, await readAuthorities(resolved, pkiDir), clock.now());
 }
 
-// A kubelet that has asked for a certificate with our bootstrap kubeconfig knows its API server by our bundle, and its
-// process asks for the recovery name until it ends (cmd/kubelet/app/server.go, buildKubeletClientConfig). Both must be
-// over before our files and that name go away.
+// A kubelet that requested a certificate with our bootstrap kubeconfig verifies its API server by our bundle, and its
+// process requests the recovery name until it terminates (cmd/kubelet/app/server.go, buildKubeletClientConfig). Both
+// must be replaced before our files and that name are removed.
 
 interface Clusters {
   readonly clusters?: readonly { readonly cluster?: { readonly 'certificate-authority'?: string } }[];
 }
 
 /**
- * kubeadm's CA takes the place of our bundle. `isBegun`: the process may still ask for the recovery name, although its
- * kubeconfig is right. Whether anything had to be done. Throws ReadFailed, WriteFailed, MaterialInvalid.
+ * Replaces our bundle with kubeadm's CA. `isBegun`: the process may still request the recovery name although its
+ * kubeconfig is right. Returns whether anything had to be done. Throws ReadFailed, WriteFailed, MaterialInvalid.
  */
 async function giveBackKubelet(machine: MachineOptions, isBegun: boolean): Promise<boolean> {
   const kubeconfig = join(machine.kubernetesDir, 'kubelet.conf');

@@ -1,4 +1,4 @@
-// `approver.addresses`: who knows which DNS names and IP addresses belong to which node. Each entry is one source.
+// `approver.addresses`: sources of the DNS names and IP addresses that belong to each node. Each entry is one source.
 import { BlockList, isIP } from 'node:net';
 import * as z from 'zod';
 import { checkShape } from '../inventory/shape.ts';
@@ -41,7 +41,7 @@ interface Range {
   readonly family: 'ipv4' | 'ipv6';
 }
 
-/** A range of everything is none. */
+/** Parses a range; one of all addresses is refused. */
 function rangeOf(text: string): Range | undefined {
   const [, network = '', digits = ''] = /^([0-9A-Fa-f:.]+)\/(\d{1,3})$/.exec(text) ?? [];
   const version = isIP(network);
@@ -50,7 +50,7 @@ function rangeOf(text: string): Range | undefined {
   return { network, prefix, family: version === 4 ? 'ipv4' : 'ipv6' };
 }
 
-/** Says of a canonical IP address whether it lies in one of them. */
+/** Returns a check whether a canonical IP address lies in any of these ranges. */
 export function inRanges(cidrs: readonly string[]): (ip: string) => boolean {
   const list = new BlockList();
   for (const text of cidrs) {
@@ -63,7 +63,7 @@ export function inRanges(cidrs: readonly string[]): (ip: string) => boolean {
   };
 }
 
-/** Where Machines are. Newest version first; the fields that are read are the same in all. */
+/** APIs of Machines. Newest version first; the fields that are read are the same in all. */
 export const machineApis = {
   clusterAPI: { group: 'cluster.x-k8s.io', versions: ['v1beta2', 'v1beta1'] },
   openshift: { group: 'machine.openshift.io', versions: ['v1beta1'] },
@@ -137,7 +137,7 @@ function settingsOf({ nodes, file, machines, served, cidrs, kubeconfig, namespac
   return { kind: 'cidrs', cidrs: cidrs ?? [] };
 }
 
-/** The content of a file of names and addresses by node. */
+/** Checks the content of a file of names and addresses by node. */
 export function checkNodeAddresses(
   value: unknown,
 ): { readonly value: NodeAddresses } | { readonly problems: readonly Problem[] } {

@@ -1,5 +1,5 @@
-// Renewal ahead of time as it is configured: the policy for files of this host, and lives of single entries in place of
-// those that the inventory gives. Pure.
+// Configured renewal ahead of time: the policy for files of this host, and lives of single entries that override those
+// of the inventory. Pure.
 import { createHash } from 'node:crypto';
 import { durationText } from '../duration.ts';
 import type { Artefact, Inventory } from '../inventory/model.ts';
@@ -17,7 +17,7 @@ import type { ConfigReading } from './sources.ts';
 /** A hundred years. */
 const longestMs = 36_500 * 86_400_000;
 
-/** `node`: its name, which spreads it among the others. Undefined where nobody asked for renewal ahead of time. */
+/** `node`: name from which the jitter derives. Undefined where renewal ahead of time is not configured. */
 export function renewAheadOf({ regen, lives }: Settings, node: string): RenewAhead | undefined {
   const { renewBefore, caRenewBefore = defaultCaBeforeMs, warnOnly = false } = regen;
   const hasOwn = Object.values(lives).some((life) => life.renewBefore !== undefined);
@@ -32,12 +32,12 @@ export function renewAheadOf({ regen, lives }: Settings, node: string): RenewAhe
   };
 }
 
-/** From 0 to less than 1, by the name alone: the same in each run and after each boot. */
+/** Number from 0 to less than 1, derived only from the name: the same in each run and after each boot. */
 export function jitterOf(node: string): number {
   return createHash('sha256').update(node).digest().readUInt32BE() / 2 ** 32;
 }
 
-/** What only says how, where nothing says that. */
+/** Refuses settings that refine renewal ahead of time where it is not configured. */
 export function checkAhead({ settings, flags, problems }: ConfigReading): void {
   const { regen } = settings;
   if (problems.some(({ path }) => path === '--renew-before' || path === 'regen.renewBefore')) return;
@@ -52,7 +52,7 @@ export function checkAhead({ settings, flags, problems }: ConfigReading): void {
   }
 }
 
-/** The inventory with the lives of the configuration; what is wrong with them is added to the problems. */
+/** Returns the inventory with the lives of the configuration; adds their errors to the problems. */
 export function withLives(inventory: Inventory, { settings, file, problems }: ConfigReading): Inventory {
   const { artefacts } = inventory;
   const names = artefacts.flatMap(({ kind, name }) => (kind === 'signer' || kind === 'target' ? [name] : []));
@@ -69,7 +69,7 @@ export function withLives(inventory: Inventory, { settings, file, problems }: Co
     const bounds = `must be at least ${durationText(leastMs)} and at most ${durationText(longestMs)}`;
     if (life.validity !== undefined && (validity < leastMs || validity > longestMs))
       wrong(artefact.name, 'invalid', `${bounds}, got ${durationText(validity)}`, 'validity');
-    // A renewal that gains less than a tenth is never made.
+    // A renewal that gains less than a tenth of the validity is never made.
     const most = Math.floor(validity * 0.9);
     if (renewBefore !== undefined && (renewBefore === 0 || renewBefore > most)) {
       const wanted = `must be more than 0s and at most nine tenths of the validity ${durationText(validity)}`;

@@ -1,9 +1,9 @@
-// What is configured about CAs in files of this host, whose key may be on other machines too.
+// Settings of CAs in files of this host, whose key may be on other machines too.
 import * as z from 'zod';
 
 const fingerprintWanted = 'the SHA-256 fingerprint of a CA certificate, such as "SHA256:" and 64 hexadecimal digits';
 
-/** In one piece, or as openssl prints it (`openssl x509 -noout -fingerprint -sha256`); lower-case hex. */
+/** Fingerprint in one piece, or as openssl prints it (`openssl x509 -noout -fingerprint -sha256`); lower-case hex. */
 function parseFingerprint(text: string): string | undefined {
   const [, digits = ''] = /^(?:SHA256:|sha256 Fingerprint=)([0-9a-f:]+)$/i.exec(text.trim()) ?? [];
   const hex = digits.replaceAll(':', '').toLowerCase();
@@ -17,7 +17,7 @@ export const authoritySettings = {
     .describe(
       'A CA in files that has expired (with renewBefore: is due) and whose key is here: SameKey (default), it is renewed with that key; Report, only reported',
     ),
-  // The text stays as it is: flags and file are merged as they are written, and read then.
+  // Kept as text: flags and file are merged unparsed, and parsed afterwards.
   acceptCa: z
     .array(
       z.string({ error: fingerprintWanted }).refine((text) => parseFingerprint(text) !== undefined, {

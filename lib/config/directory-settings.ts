@@ -1,4 +1,4 @@
-// Directories in which regen keeps what is its own, held against those of others on the machine. Pure.
+// Checks regen's own directories against those of other programs on the machine. Pure.
 import { posix } from 'node:path';
 import { allDirectories } from '../inventory/located.ts';
 import type { Inventory } from '../inventory/model.ts';
@@ -6,7 +6,7 @@ import { problemAt } from '../inventory/shape.ts';
 import { valueText } from '../problems.ts';
 import type { ConfigReading } from './sources.ts';
 
-/** A kubelet starts what it finds among its manifests, copies of former ones, too. */
+/** A kubelet starts every file among its manifests, copies of former manifests, too. */
 export function checkOwnDirectories(
   { settings, file, problems }: ConfigReading,
   inventory: Pick<Inventory, 'directories'> | undefined,

@@ -1,21 +1,20 @@
-// Settings that concern one entry of the inventory, or only what is done beside a repair: its source, where it is delivered,
-// its life, when something is renewed ahead of time, whether a component is restarted. A wrong one is a problem like all others;
-// but a run that repairs leaves it out and repairs everything else, because a kubelet may wait for that. What says how
-// anything may be written at all is never left out: copies of replaced files would lie elsewhere, a CA would be accepted or
-// renewed that was not meant. Pure.
+// Settings of one entry of the inventory, or of steps that accompany a repair: the source, deliveries and life of an
+// entry, renewal ahead of time, the restart of components. A wrong one is a problem like all others; but a repairing
+// run leaves it out and repairs everything else, because a kubelet may wait for that. Settings of how files are written
+// are never left out: copies of replaced files would lie elsewhere, or the wrong CA would be accepted or renewed. Pure.
 import { nearest, type Problem } from '../problems.ts';
 import { isMapping } from '../yaml.ts';
 import { settingsSchema } from './schema.ts';
 
-/** The keys of a setting in the file: `['regen', 'sources', 'apiserver']`. */
+/** Keys of a setting in the file: `['regen', 'sources', 'apiserver']`. */
 export type SettingPath = readonly [string, ...string[]];
 
-/** Matches the beginning of a path as people read it (pathText). The last part is the name of an entry. */
+/** Matches the beginning of a path in messages (pathText). The last part is the name of an entry. */
 const ofEntry = /^(regen\.sources|regen\.deliveries|lives)(?:\.([A-Za-z_][\w-]*)|\[("(?:[^"\\]|\\.)*")\])?(?=[.[]|$)/;
 const ofMachine = /^regen\.machine(?=[.[]|$)/;
 const ofRegen = /^regen(?:\.([A-Za-z_][\w-]*)|\[("(?:[^"\\]|\\.)*")\])$/;
 const regenKeys = Object.keys(settingsSchema.shape.regen.unwrap().shape);
-/** One of them alone says nothing: a renewal at another time than the one that was meant is none that was asked for. */
+/** Left out together: renewal at another time than the configured one would be wrong. */
 const aheadFields = ['renewBefore', 'caRenewBefore', 'window', 'warnOnly'] as const;
 const ofAhead = new RegExp(`^regen\\.(?:${aheadFields.join('|')})$`);
 
@@ -33,7 +32,7 @@ function settingOf({ path, kind }: Pick<Problem, 'path' | 'kind'>): SettingPath 
   return [first, ...rest, ...(name === undefined ? [] : [name])];
 }
 
-/** A key that nobody knows may be meant for one that is known: then it is left out where that one would be. */
+/** Setting to leave out for an unknown key of regen; undefined if it may mean a required setting. */
 function unknownSetting(path: string): SettingPath | undefined {
   const [, plain, quoted = '""'] = ofRegen.exec(path) ?? [];
   const key = plain ?? (JSON.parse(quoted) as string);
@@ -45,7 +44,7 @@ function unknownSetting(path: string): SettingPath | undefined {
   return settings.find((one) => one === ahead) ?? ['regen', key];
 }
 
-/** The settings to be left out for these problems; undefined where one of them concerns more. */
+/** Settings to leave out for these problems; undefined where a problem concerns more than an entry. */
 export function settingsOfEntries(problems: readonly Problem[]): readonly SettingPath[] | undefined {
   const settings = problems.map((problem) => settingOf(problem));
   return settings.includes(undefined) ? undefined : settings.filter((one) => one !== undefined);
@@ -56,7 +55,7 @@ export const isLeftOut = (problem: Problem, leaving: readonly SettingPath[]): bo
   return setting !== undefined && leaving.some((one) => one.join('\0') === setting.join('\0'));
 };
 
-/** The same settings without these. */
+/** Copy of the settings without these. */
 export function withoutSettings<T extends object>(settings: T, leaving: readonly SettingPath[]): T {
   const left = structuredClone(settings);
   for (const path of leaving) remove(left, path);

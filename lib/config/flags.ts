@@ -1,20 +1,20 @@
-// The one table of flags. From it come the options of the command line, the types of what was typed, the configuration
-// that flags say (sources.ts), the names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts).
-// Nothing has a default here: what was not typed must not beat the configuration file. Pure.
+// The one table of flags: the options of the command line, the types of their values, their settings (sources.ts), the
+// names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts) derive from it. No flag has a
+// default here: a default must not override the configuration file. Pure.
 
 /**
- * How a value is read; without it as it stands, and a flag without value is true. `path`: relative to the working
- * directory. `list`: with commas. `level`: also klog's numbers. Those in the plural may be given several times.
+ * How a value is parsed; by default as text, and a flag without value is true. `path`: relative to the working
+ * directory. `list`: comma-separated. `level`: also klog's numbers. Plural forms may be given several times.
  */
 type FlagForm = 'path' | 'list' | 'level' | 'lists' | 'listsByName' | 'pathsByName';
 
 interface FlagColumns {
-  /** In the configuration file. Below `regen`, `syncer` and `approver` only that mode uses it. */
+  /** Field of the configuration file. A field below `regen`, `syncer` or `approver` is used by that mode only. */
   readonly field?: string;
   readonly as?: FlagForm;
-  /** The units that `init host` writes carry it on, or would not use it. */
+  /** Whether the units of `init host` keep the flag, or it is refused because they would not use it. */
   readonly units?: 'kept' | 'refused';
-  /** It describes the cluster: `init` writes it into the configuration file of the modes. */
+  /** Whether it describes the cluster: `init` writes it into the configuration file of the modes. */
   readonly isOfCluster?: boolean;
   readonly help: string;
 }
@@ -26,8 +26,8 @@ const out = {
 } as const;
 
 /**
- * By who has it: every command (`all`), the command without a name, which runs modes (`modes`), or a command and those
- * below it. In the order of the help text.
+ * Flags by owner: every command (`all`), the command without a name, which runs modes (`modes`), or a command and its
+ * subcommands. In the order of the help text.
  */
 const flagTable = {
   all: {
@@ -229,11 +229,11 @@ export type FlagOwner = keyof FlagTable;
 
 export interface FlagRow extends FlagColumns {
   readonly owner: FlagOwner;
-  /** As the help text shows it: `-n, --namespace <name>`. */
+  /** Form in the help text: `-n, --namespace <name>`. */
   readonly usage: string;
   /** `--namespace` */
   readonly flag: string;
-  /** Its name in what was typed: `dryRun`. */
+  /** Property name of the parsed value: `dryRun`. */
   readonly key: string;
 }
 
@@ -248,12 +248,12 @@ export const flagRows: readonly FlagRow[] = Object.entries(flagTable).flatMap(([
 export const isRepeatable = ({ as }: FlagRow): boolean =>
   as === 'lists' || as === 'listsByName' || as === 'pathsByName';
 
-/** What was typed for a flag. */
+/** Value of a flag on the command line. */
 export function typedValue(line: object, { key }: FlagRow): string | readonly string[] | boolean | undefined {
   return (line as Readonly<Record<string, string | readonly string[] | boolean | undefined>>)[key];
 }
 
-/** The flag that says a field of the configuration file, or something in it: `parameters.hosts[0]`. */
+/** Flag that sets a field of the configuration file, or a part of it: `parameters.hosts[0]`. */
 export function flagOfField(path: string): FlagRow | undefined {
   return flagRows.find(
     ({ field = '?' }) => path === field || path.startsWith(`${field}.`) || path.startsWith(`${field}[`),
@@ -275,10 +275,10 @@ type RowOf<Owner> = Owner extends FlagOwner
   ? { [Usage in keyof FlagTable[Owner]]: readonly [Usage, FlagTable[Owner][Usage]] }[keyof FlagTable[Owner]]
   : never;
 
-/** What can be typed where these have their flags. Nothing is checked yet but which flags there are. */
+/** Parsed flags of these owners. Values are not validated yet. */
 export type FlagsOf<Owner extends FlagOwner> = {
   readonly [Row in RowOf<Owner> as KeyOf<Row[0]>]?: TypedAs<Row[0], Row[1]>;
 };
 
-/** What the command line says of the configuration. */
+/** Flags that set fields of the configuration. */
 export type ConfigFlags = Omit<FlagsOf<'all' | 'modes'>, 'config' | 'listen'>;

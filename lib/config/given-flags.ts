@@ -1,4 +1,4 @@
-// What was typed of flags that tell which machine and which objects are meant, for a command that concerns the same. Pure.
+// Given flags that select the machine and the objects, for a follow-up command on the same ones. Pure.
 import { resolve } from 'node:path';
 import type { Given } from '../next-command.ts';
 import { flagRows, type FlagRow, type FlagsOf, typedValue } from './flags.ts';
@@ -9,10 +9,10 @@ const rows = flagRows.filter(
   ({ owner, flag, isOfCluster = false }) => owner === 'all' && (isOfCluster || named.has(flag)),
 );
 
-/** Paths in full, because the next command may be typed elsewhere. */
+/** Absolute paths, because the next command may run in another directory. */
 export const sameInventory = (line: FlagsOf<'all'>, cwd: string): Given => givenOf(rows, line, cwd);
 
-/** The same for `init host`, which takes only what its units use. */
+/** The subset for `init host`, which accepts only flags that its units use. */
 export const sameMachine = (line: FlagsOf<'all'>, cwd: string): Given =>
   givenOf(
     rows.filter(({ units }) => units === 'kept'),

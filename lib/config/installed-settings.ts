@@ -1,5 +1,6 @@
-// What `init` writes into the configuration file of the modes: what the file and the flags of this invocation say of
-// the cluster. What they say of this one run, and of modes and credentials, which `init` sets itself, stays out.
+// Content that `init` writes into the configuration file of the modes: settings of the cluster in the file and the
+// flags of this invocation. Settings of this one run are left out, and so are modes and credentials, which `init` sets
+// itself.
 import { apiVersion } from '../well-known.ts';
 import type { Environment } from '../inventory/resolve.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
@@ -9,11 +10,11 @@ import type { ConfigInput } from './sources.ts';
 const notOfTheCluster = new Set(['apiVersion', 'kind', 'modes', 'kubeconfig', 'syncer', 'once', 'dryRun']);
 
 /**
- * The flag --tls-server-name-override is how `init` itself connects: kept, it would take the place of the recovery name
+ * The flag --tls-server-name-override concerns only the connection of `init`: kept, it would replace the recovery name
  * in the kubeconfigs of the modes. In the file it is meant for the modes.
  */
 export function installedSettings(
-  { flags, file }: Pick<ConfigInput, 'flags' | 'file'>, // found sound before
+  { flags, file }: Pick<ConfigInput, 'flags' | 'file'>, // validated before
   environment: Environment,
 ): Readonly<Record<string, unknown>> {
   const settings = file === undefined ? {} : (parseYaml(file.text, 'ours') as Readonly<Record<string, unknown>>);
@@ -29,7 +30,7 @@ export function installedSettings(
   };
 }
 
-/** The configuration file of these modes: `settings`, and for each mode what `init` sets itself. */
+/** Configuration file of these modes: `settings`, and for each mode the fields that `init` sets itself. */
 export function installedConfig(
   settings: Readonly<Record<string, unknown>>,
   modes: Readonly<Record<string, object>>,

@@ -1,5 +1,6 @@
-// Command line + configuration file + environment -> what the program is to do. Pure. Flags beat the file; all that is
-// wrong in any of them, in the inventory and in its parameters is told at once. What comes of it is checked and complete.
+// Command line + configuration file + environment -> configuration of the program. Pure. Flags override the file; all
+// problems of the sources, of the inventory and of its parameters are reported together. The result is checked and
+// complete.
 import { checkInventory, checkInventoryText } from '../inventory/load.ts';
 import type { Inventory } from '../inventory/model.ts';
 import { chosenInventory } from '../inventory/preset-choice.ts';
@@ -15,7 +16,7 @@ import { settingsOfEntries } from './entry-settings.ts';
 import { missing, readSources, type ConfigInput, type ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
 
-/** What stands for an inventory where none is named and nothing but requests of kubelets is looked at. */
+/** Empty inventory for a process that only approves requests of kubelets and names no inventory. */
 function inventoryOfApprover({ settings, file }: ConfigReading): Inventory | undefined {
   const { modes = [], preset } = settings;
   const isAlone = modes.length > 0 && modes.every((mode) => mode === 'approver');
@@ -29,7 +30,7 @@ function inventoryOf(reading: ConfigReading): Inventory | undefined {
   return inventory && withLives(inventory, reading);
 }
 
-/** As it is written. */
+/** The inventory before lives are applied. */
 function plainInventory(reading: ConfigReading): Inventory | undefined {
   const { input, file, settings, problems } = reading;
   const { preset = file.unread ? undefined : input.defaultPreset } = settings;
@@ -67,7 +68,7 @@ function plainInventory(reading: ConfigReading): Inventory | undefined {
   return checked.inventory && chosen ? chosenInventory(checked.inventory, preset, chosen) : checked.inventory;
 }
 
-/** What OpenShift's cert-syncer takes where no --namespace is typed. */
+/** Namespace of the pod: OpenShift's cert-syncer uses it without --namespace. */
 function podNamespace({ input, problems }: ConfigReading): string | undefined {
   const { POD_NAMESPACE: given = '' } = input.env;
   if (given === '') return undefined;
@@ -79,7 +80,7 @@ function podNamespace({ input, problems }: ConfigReading): string | undefined {
 
 function checkParameters(reading: ConfigReading, inventory: Inventory, environment: Environment): void {
   const { file, problems } = reading;
-  // What is missing may be found on the machine.
+  // Discovery on the machine may find missing parameters.
   const mayLack = environment.mayLack === true || inventory.discover !== undefined;
   for (const problem of checkEnvironment(inventory, { ...environment, mayLack })) {
     if (problem.kind === 'required') {
@@ -102,21 +103,21 @@ function commonOf({ input, settings }: ConfigReading, inventory: Inventory | und
   const { POD_NAME: podName = '', NODE_NAME: nodeName = '' } = input.env;
   return {
     inventory: inventory as Inventory, // without an inventory there were problems
-    /** For resolve(). Where only the syncer runs names may lack: it makes no certificate. */
+    /** Environment for resolve(). Names may be missing where only the syncer runs: it makes no certificate. */
     environment,
     tlsServerNameOverride,
     recoveryServerName,
     apiServerAddress,
-    /** In the inventory already; what is not in it may live as long as the cluster says. */
+    /** Applied to the inventory already; entries without one may live as long as the cluster configures. */
     lives,
     log,
     dryRun,
-    /** Who this process is, from the downward API. */
+    /** Pod and node of this process, from the downward API. */
     identity: { podName: podName || undefined, nodeName: nodeName || undefined },
   };
 }
 
-/** Flags that were typed and would do nothing: said, not passed over. */
+/** Reports given flags without effect. */
 function idleFlags({ flags, file, settings, problems }: ConfigReading): void {
   const { modes = [] } = settings;
   const idle = (path: string, message: string): void => void problems.push({ path, kind: 'conflict', message });
@@ -144,7 +145,7 @@ function refuse(problems: readonly Problem[]): void {
   if (problems.length > 0) throw problemsError('ConfigInvalid', 'Cannot use the configuration', problems);
 }
 
-/** A reading of all sources. `config` may be called only where there are no problems. */
+/** Result of reading all sources. `config` may be called only without problems. */
 interface Read<C> {
   readonly problems: readonly Problem[];
   readonly config: () => C;
@@ -155,7 +156,7 @@ function sound<C>({ problems, config }: Read<C>): C {
   return config();
 }
 
-/** The configuration without settings of single entries, where only such are wrong, and all problems. Throws ConfigInvalid, which lists all problems. */
+/** Leaves out wrong settings of single entries; throws ConfigInvalid, which lists all problems, for others. */
 function tolerant<C>(read: (input: ConfigInput) => Read<C>, input: ConfigInput) {
   const { problems, config } = read(input);
   if (problems.length === 0) return { config: config(), leftOut: problems };
@@ -166,12 +167,12 @@ function tolerant<C>(read: (input: ConfigInput) => Read<C>, input: ConfigInput) 
 
 export type Config = ReturnType<typeof parseConfig>;
 
-/** For a process that runs modes. Throws ConfigInvalid, which lists all problems. */
+/** Configuration of a process that runs modes. Throws ConfigInvalid, which lists all problems. */
 export const parseConfig = (input: ConfigInput) => sound(readConfig(input));
 
 /**
- * The same for a process that repairs: a wrong setting of one entry is left out, and stops nothing else. A dry run only
- * looks, so it refuses them all.
+ * Configuration of a repairing process: a wrong setting of one entry is left out, and stops nothing else. A dry run
+ * changes nothing, so it refuses every wrong setting.
  */
 export function parseRunConfig(input: ConfigInput) {
   const isDry = readSources(input).settings.dryRun;
@@ -184,7 +185,7 @@ function readConfig(input: ConfigInput) {
   const { modes: wanted, once, healthProbeBindAddress } = settings;
   if (wanted === undefined) missing(reading, ['--mode', 'modes'], 'is required: regen, syncer, approver, or several');
   const inventory = inventoryOfApprover(reading) ?? inventoryOf(reading);
-  // A syncer copies what is there: it needs no names.
+  // A syncer copies existing objects: it needs no names.
   const environment = environmentOf(settings, wanted?.includes('regen') !== true);
   checkOwnDirectories(reading, inventory);
   if (inventory !== undefined) checkParameters(reading, inventory, environment);
@@ -196,10 +197,10 @@ function readConfig(input: ConfigInput) {
 
 export type ToolConfig = ReturnType<typeof parseToolConfig>;
 
-/** For a command that looks at or prepares a cluster. Throws ConfigInvalid, which lists all problems. */
+/** Configuration of a command that inspects or prepares a cluster. Throws ConfigInvalid, which lists all problems. */
 export const parseToolConfig = (input: ConfigInput) => sound(readToolConfig(input));
 
-/** For a command that a timer runs: who looks after the entries says what is wrong with their settings. */
+/** Configuration of a command that a timer runs: the repairing run itself reports wrong settings of entries. */
 export const parseRepairConfig = (input: ConfigInput): ToolConfig => tolerant(readToolConfig, input).config;
 
 function readToolConfig(input: ConfigInput) {

@@ -1,15 +1,15 @@
-// What this machine has outside of itself, in the management cluster above all: where the pairs are that it cannot make,
-// because the key of their CA is elsewhere, into which Secrets its own pairs are put (`regen.sources`, `regen.deliveries`),
-// and its Machine (`regen.machine`). The administrator names each place, so that he can audit it.
+// Places outside this machine, mostly in the management cluster: sources of pairs that the machine cannot make, because
+// the key of their CA is elsewhere (`regen.sources`), Secrets that receive its own pairs (`regen.deliveries`), and its
+// Machine (`regen.machine`). The administrator names each place, and so can audit it.
 import * as z from 'zod';
 import { directoryPath, namespaceName, objectName } from '../inventory/values.ts';
 
-/** By its kubeconfig, an object of another cluster. */
+/** Object of another cluster, reached with that cluster's kubeconfig. */
 const place = z.strictObject({ kubeconfig: directoryPath, namespace: namespaceName, name: objectName });
 
 const secret = place.describe('A Secret of another cluster, with the entries tls.crt and tls.key');
 
-/** Exactly one of them: checked where all problems are told (mode-settings.ts). */
+/** Exactly one field must be set: checked with all other problems (mode-settings.ts). */
 const source = z.strictObject({
   secret: secret.exactOptional(),
   pemPair: z

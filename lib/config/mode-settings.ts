@@ -1,4 +1,4 @@
-// What each mode is told: its settings with their defaults, its credential, and what it cannot be without. Pure.
+// Configuration of each mode: its settings with their defaults, its credential, and its required fields. Pure.
 import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Inventory } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
@@ -11,7 +11,7 @@ import { missing } from './sources.ts';
 import type { ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
 
-/** A union by mode: a syncer never sees what only regen needs, and each mode has the credential of its own. */
+/** Union by mode: a syncer never sees settings of regen alone, and each mode has its own credential. */
 export type ModeConfig = ReturnType<typeof modeOf>[number];
 export type RegenConfig = Extract<ModeConfig, { mode: 'regen' }>;
 export type SyncerConfig = Extract<ModeConfig, { mode: 'syncer' }>;
@@ -19,7 +19,7 @@ export type ApproverConfig = Extract<ModeConfig, { mode: 'approver' }>;
 
 type Mode = NonNullable<Settings['modes']>[number];
 
-/** Who maintains these artefacts the inventory knows; an owner waits for nobody else. */
+/** The inventory knows who maintains these artefacts; an owner waits for no other controller. */
 export function policyOf({ settings, input }: ConfigReading, inventory: Inventory | undefined): RenewalPolicy {
   const { policy, regen } = settings;
   const kind = policy.kind ?? inventory?.policy?.kind ?? 'OnlyWhenExpired';
@@ -36,7 +36,7 @@ export function policyOf({ settings, input }: ConfigReading, inventory: Inventor
   };
 }
 
-/** The credential of everything that has none of its own: flag, file, KUBECONFIG. */
+/** Shared credential, for every user without its own: flag, file, KUBECONFIG. */
 export function sharedKubeconfig({ input, settings, problems }: ConfigReading): string | undefined {
   if (settings.kubeconfig !== undefined) return settings.kubeconfig;
   const { KUBECONFIG: fromEnv } = input.env;
@@ -47,7 +47,7 @@ export function sharedKubeconfig({ input, settings, problems }: ConfigReading): 
   return undefined;
 }
 
-/** The most special credential holds: that of the mode, else the shared one. Flags beat the file within each. */
+/** The most specific credential is used: the mode's, else the shared one. Flags override the file within each. */
 export function modesOf(reading: ConfigReading, inventory: Inventory | undefined): readonly ModeConfig[] {
   const { settings } = reading;
   const wanted = [...new Set(settings.modes)];
@@ -70,7 +70,7 @@ interface ModeReading extends ConfigReading {
   readonly kubeconfig: string | undefined;
 }
 
-/** One, or none where something that it cannot be without is missing. */
+/** One mode, or none where a required field is missing. */
 function modeOf(mode: Mode, reading: ModeReading) {
   const { settings, inventory, kubeconfig } = reading;
   const { keyAlgorithm } = settings;
@@ -87,7 +87,7 @@ function modeOf(mode: Mode, reading: ModeReading) {
   return [{ mode, ...own, longestLifeMs, kubeconfig, clockSynchronised }];
 }
 
-/** A misspelt name would never be brought, and nobody would know. */
+/** Refuses unknown names: a misspelt name would never be fetched or delivered, unnoticed. */
 export function checkPairs({ settings, file, problems }: ConfigReading, inventory: Inventory | undefined): void {
   const known = inventory?.artefacts.flatMap((one) => (one.kind === 'target' && isFile(one.location) ? one.name : []));
   for (const [name, source] of Object.entries(settings.regen.sources)) {
@@ -111,7 +111,7 @@ export function checkPairs({ settings, file, problems }: ConfigReading, inventor
   }
 }
 
-/** Serving certificates hold names, and somebody must know whose they are. */
+/** Serving certificates hold names, so their owners must be configured. */
 export function checkAddresses(reading: ConfigReading): void {
   const { settings, problems } = reading;
   const { signers, addresses } = settings.approver;

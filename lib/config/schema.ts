@@ -1,6 +1,6 @@
-// The configuration file: how it is written (the schema's input), and what it says with defaults (its output). Strict; an
-// `error` text names the wanted state. What is written is merged before it is parsed, so that no default of one source
-// beats a value of the other.
+// Schema of the configuration file: its syntax (the input), and its settings with defaults (the output). Strict; an
+// `error` text names the wanted state. Sources are merged before they are parsed, so that no default of one source
+// overrides a value of the other.
 import * as z from 'zod';
 import { deliveries, machine, sources } from './management-settings.ts';
 import { inventoryFileSchema, inventorySchema, policyKind } from '../inventory/schema.ts';
@@ -46,13 +46,13 @@ const serverName = hostnameText.refine((text) => checkedHostname(text) !== undef
   error: 'a DNS name or an IP address',
 });
 
-// The text stays as it is: flags and file are merged as they are written, and read then.
+// Kept as text: flags and file are merged unparsed, and parsed afterwards.
 const renewalWindow = z.string({ error: windowWanted }).refine((text) => parseWindow(text) !== undefined, {
   error: windowWanted,
 });
 
 const requester = z.strictObject({
-  // A node renews its own certificate by another rule, which is kube-controller-manager's.
+  // A node renews its own certificate by another rule, kube-controller-manager's.
   username: someText.refine((name) => !name.startsWith(nodePrefix), { error: "a username that is no node's" }),
   groups: z.array(someText).min(1),
 });
@@ -65,7 +65,7 @@ const keyAlgorithms = {
   ecdsaP384: { name: 'ECDSA', curve: 'P-384' },
 } as const satisfies Readonly<Record<string, KeyAlgorithm>>;
 
-/** All settings: those of the file, and what flags say of them. */
+/** All settings, from the file and from flags. */
 export const settingsSchema = z.strictObject({
   modes: z.array(z.enum(modeNames)).min(1).optional().describe('What this process does'),
   preset: objectName.optional().describe('An inventory that comes with the program'),
@@ -251,12 +251,12 @@ export const settingsSchema = z.strictObject({
   once: z.boolean().default(false).describe('Make one full pass, then exit'),
   dryRun: z.boolean().default(false).describe('Write nothing, say what would be written'),
 });
-/** With defaults. */
+/** Settings with defaults. */
 export type Settings = z.output<typeof settingsSchema>;
-/** As one source gives them. */
+/** Settings as one source gives them. */
 export type GivenSettings = z.input<typeof settingsSchema>;
 
-/** `inventory` is checked by itself, with lines and names; here it may be anything. */
+/** `inventory` is checked separately, with lines and names; here it may be anything. */
 export const looseConfigSchema = settingsSchema.extend({
   apiVersion: z.literal(apiVersion),
   kind: z.literal('Configuration'),
@@ -267,7 +267,7 @@ const configFileSchema = z
   .strictObject({ apiVersion: z.literal(apiVersion), kind: z.literal('Configuration'), ...settingsSchema.shape })
   .meta({ title: 'Configuration of kube-cert-recovery' });
 
-/** The text of a JSON Schema for each file that people write. */
+/** JSON Schema text of each file that administrators write. */
 export function jsonSchemas(): Readonly<Record<'config' | 'inventory', string>> {
   const textOf = (schema: z.ZodType): string =>
     `${JSON.stringify(z.toJSONSchema(schema, { io: 'input', reused: 'inline' }), null, 2)}\n`;

@@ -1,12 +1,12 @@
-// The part of given settings that is right, where something else in them is wrong: a second look at the rest then finds what
-// else is wrong, and does not take for missing what is there. Pure.
+// Valid part of partly wrong settings: checking it afterwards finds further problems, and does not report present
+// fields as missing. Pure.
 import { type GivenSettings, settingsSchema } from './schema.ts';
 
-/** Always settings that the schema takes: what cannot be without a wrong part goes with it. */
+/** Returns settings that the schema accepts: a field that needs a wrong part is removed with it. */
 export function soundSettings(value: object): GivenSettings {
   const sound = structuredClone(value);
   for (;;) {
-    // One at a time: several may be of one part, which is gone after the first.
+    // One at a time: several issues may concern one part, which is removed with the first.
     const [issue] = settingsSchema.safeParse(sound).error?.issues ?? [];
     if (issue === undefined) return sound;
     const wrong = issue.code === 'unrecognized_keys' ? issue.keys.map((key) => [...issue.path, key]) : [issue.path];
@@ -14,7 +14,7 @@ export function soundSettings(value: object): GivenSettings {
   }
 }
 
-/** A list is right as a whole, and a mapping that lacks a field is wrong itself. False: nothing would be left. */
+/** Removes a list as a whole, and with a missing field the mapping that lacks it. False: nothing would be left. */
 function removeWrong(from: object, path: readonly PropertyKey[]): boolean {
   const [key = '', ...rest] = path;
   if (path.length === 0 || !Object.hasOwn(from, key)) return false;

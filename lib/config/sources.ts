@@ -1,6 +1,6 @@
-// The three sources of the configuration (command line, file, environment) read and merged, with the problems met on
-// the way. Flags beat the file, field by field, and both are checked by one schema. Pure: relative paths of the command
-// line are seen from `cwd`.
+// Reads and merges the three sources of the configuration (command line, file, environment), and collects their
+// problems. Flags override the file, field by field, and both are checked by one schema. Pure: relative paths of the
+// command line are resolved against `cwd`.
 import { resolve } from 'node:path';
 import type { PresetSource } from '../inventory/preset.ts';
 import { checkShape, nowhere } from '../inventory/shape.ts';
@@ -17,26 +17,26 @@ import { soundSettings } from './sound-settings.ts';
 
 export interface ConfigInput {
   readonly flags: ConfigFlags;
-  /** The file of --config. */
+  /** File of --config. */
   readonly file?: { readonly path: string; readonly text: string };
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Of this machine. */
+  /** Host name of this machine. */
   readonly hostName?: string;
-  /** Relative paths on the command line are seen from here. */
+  /** Relative paths on the command line are resolved against it. */
   readonly cwd: string;
-  /** Of what concerns this host, where nothing else is said. */
+  /** Preset of a command for this host, where none is named. */
   readonly defaultPreset?: string;
   readonly presets: PresetSource;
-  /** Settings of the file that are wrong, and count as not given. */
+  /** Wrong settings of the file, treated as absent. */
   readonly leaving?: readonly SettingPath[];
-  /** What the command found wrong with flags of its own, to be told with the rest. */
+  /** Problems of the command's own flags, to be reported with the others. */
   readonly problems?: readonly Problem[];
 }
 
-/** All sources read, and the problems met so far; every step adds to them. */
+/** All sources, and the problems found so far; every step adds to them. */
 export type ConfigReading = ReturnType<typeof readSources>;
 
-/** klog's numbers, which components of Kubernetes take as `-v`: from 4 on they are for debugging. */
+/** klog's numbers, which components of Kubernetes accept as `-v`: from 4 on they mean debugging. */
 function levelOf(text: string): string {
   if (!/^(?:\d|10)$/.test(text)) return text;
   return Number(text) >= 4 ? 'debug' : 'info';
@@ -44,7 +44,7 @@ function levelOf(text: string): string {
 
 const listOf = (text: string): string[] => text.split(',').flatMap((part) => (part.trim() === '' ? [] : [part.trim()]));
 
-/** `name=value` each; undefined where none is one. */
+/** Parses `name=value` texts; undefined where none is valid. */
 function assignments(
   { flag }: FlagRow,
   wanted: string,
@@ -62,7 +62,7 @@ function assignments(
   return values.size === 0 ? undefined : Object.fromEntries(values);
 }
 
-/** What was typed for a flag in the form of the file; undefined where that is nothing. */
+/** Value of a flag in the form of the file; undefined: not given. */
 function valueOf(row: FlagRow, flags: ConfigFlags, { cwd, problems }: { cwd: string; problems: Problem[] }): unknown {
   const path = (text: string): string => (text === '' ? text : resolve(cwd, text));
   const typed = typedValue(flags, row);
@@ -116,9 +116,9 @@ function settingsOfFile(file: ConfigInput['file']) {
     return { ...none, place, problems: syntax, unread: true };
   }
   const shape = checkShape(looseConfigSchema, value, place);
-  /** The file is no YAML or no mapping: nobody knows what it was to say. */
+  /** Whether the file is no YAML or no mapping: its intended content is unknown. */
   const unread = !isMapping(value);
-  /** The inventory that stands in the file, unchecked. */
+  /** Inventory in the file, unchecked. */
   const { inventory: inline, ...rest } = unread ? {} : value;
   const found = 'problems' in shape ? shape.problems : [];
   const inOrder = found.toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0));
@@ -137,19 +137,19 @@ export function readSources(input: ConfigInput) {
   const { leaving = [] } = input;
   const ofFile = file.problems.filter((problem) => !isLeftOut(problem, leaving));
   const all = [...(input.problems ?? []), ...problems, ...ofFile];
-  /** Both, as far as they are right, with defaults. */
+  /** Valid settings of both, with defaults. */
   const settings = merged(file.settings, flags, leaving);
   return { input, flags, file, settings, problems: all };
 }
 
-/** Whether the file of --config says something for a field: `regen.renewBefore`. */
+/** Whether the file of --config sets a field: `regen.renewBefore`. */
 export function isSaidByFile({ file }: ConfigInput, field: string): boolean {
   const { settings } = settingsOfFile(file);
   const said = field.split('.').reduce<unknown>((at, key) => (isMapping(at) ? at[key] : undefined), settings);
   return said !== undefined;
 }
 
-/** Says that something is missing, unless it may be there: in an unread file, or given wrongly and told so already. */
+/** Reports a missing field, unless it may be present: in an unread file, or given wrongly and reported already. */
 export function missing({ file, problems }: ConfigReading, paths: readonly string[], message: string): void {
   const told = problems.some(
     ({ path, kind }) => kind !== 'required' && paths.some((one) => path === one || path.startsWith(`${one}[`)),

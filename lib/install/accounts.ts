@@ -1,19 +1,19 @@
-// Who has a token: the modes, kubelets without a certificate of their own, and in static pods the syncer of each pod,
-// because a container of kube-scheduler's pod needs nothing of what kube-controller-manager signs with. And what each of those
-// pods has. Pure.
+// Accounts with a token: the modes, kubelets without a certificate of their own, and in static pods the syncer of each
+// pod, because a container of kube-scheduler's pod needs none of the keys that kube-controller-manager signs with. And
+// the container in each static pod. Pure.
 import { bootstrapAccount, defaultBootstrapNamespace } from '../bootstrap-identity.ts';
 import type { StaticPod } from '../components.ts';
 
-/** What a process may do, and the name of the directory of its credential. */
+/** Mode whose rights a process has; also the directory name of its credential. */
 export type ModeIdentity = 'regen' | 'syncer' | 'approver';
 
 interface PodContainer {
-  /** Whose files it writes. People and the kubelet read what lies beside the API server. */
+  /** Components whose files it writes. Administrators and the kubelet read files from kube-apiserver's pod. */
   readonly components: readonly string[];
   readonly modes: readonly ModeIdentity[];
-  /** Whether the component reads something at its start only that is renewed here: --root-ca-file. */
+  /** Whether the component reads a file renewed here only at its start: --root-ca-file. */
   readonly restarts: boolean;
-  /** Where its health is asked, on the loopback address of the machine, whose network all three pods share. */
+  /** Port of its health probes on the loopback address of the machine; all three pods share that network. */
   readonly healthPort: number;
 }
 
@@ -34,14 +34,14 @@ export const podContainers: Readonly<Record<StaticPod, PodContainer>> = {
   'kube-scheduler': { components: ['kube-scheduler'], modes: ['syncer'], restarts: false, healthPort: 11445 },
 };
 
-/** A ServiceAccount. */
+/** Name of a ServiceAccount. */
 export type Account = ModeIdentity | `syncer-${StaticPod}` | 'node-bootstrapper' | 'worker';
-/** Accounts of mode syncer: one where one process serves all components, one for each static pod elsewhere. */
+/** Accounts of mode syncer: one where one process serves all components, else one for each static pod. */
 export type SyncerAccount = Extract<Account, `syncer${string}`>;
 
 export const defaultNamespace = defaultBootstrapNamespace;
 export const accountName = (account: Account): string =>
   account === 'node-bootstrapper' ? bootstrapAccount : `kube-cert-recovery-${account}`;
 export const tokenSecretName = (account: Account): string => `${accountName(account)}-token`;
-/** Of the cluster-wide role by which a syncer sees whether others use what it has written. */
+/** Name of the ClusterRole by which a syncer proves that readers use its files. */
 export const proofsName = (account: SyncerAccount): string => accountName(account).replace('-syncer', '-proofs');

@@ -1,5 +1,5 @@
-// Manifests as plain data. Brings one into the API and takes it out again. Server-side apply: what the API server or
-// another controller adds to the object (a token, a uid annotation) stays, and applying the same manifest again changes
+// Manifests as plain data: applies and deletes them in the API. Server-side apply: fields that the API server or
+// another controller adds to the object (a token, a uid annotation) stay, and applying the same manifest again changes
 // nothing.
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
@@ -21,7 +21,7 @@ export async function applyManifest(api: Api, manifest: Manifest): Promise<'crea
   const path = pathInApi(manifest);
   const before = await getIfPresent<LiveObject>(api, path);
   if (manifest.kind === 'Namespace') {
-    // not ours, as soon as it is there
+    // not ours once it exists
     if (before !== undefined) return 'unchanged';
   } else if (before !== undefined && !isOurs(before)) {
     throw new RecoveryError(
@@ -40,7 +40,7 @@ export async function applyManifest(api: Api, manifest: Manifest): Promise<'crea
   return before.metadata.resourceVersion === after.metadata.resourceVersion ? 'unchanged' : 'updated';
 }
 
-/** Applies all in their order, and prints what has changed. */
+/** Applies all in their order, and prints the changed ones. */
 export async function applyManifests(
   api: Api,
   manifests: readonly Manifest[],
@@ -56,7 +56,7 @@ function isOurs({ metadata }: LiveObject): boolean {
   return Object.entries(ownLabel).every(([key, value]) => metadata.labels?.[key] === value);
 }
 
-/** Deletes the object; one that is not there is as wanted. */
+/** Deletes the object; an absent object is accepted. */
 export async function deleteObject({ connection, signal }: Api, path: string): Promise<'deleted' | 'absent'> {
   try {
     await connection.request({ method: 'DELETE', path, signal });
@@ -67,12 +67,12 @@ export async function deleteObject({ connection, signal }: Api, path: string): P
   }
 }
 
-/** Everything of one kind, in all namespaces, that carries our label. */
+/** Objects of one kind with our label, in all namespaces. */
 export async function ownObjects(api: Api, kind: Kind): Promise<Manifest[]> {
   const [label = ''] = Object.entries(ownLabel).map(([key, value]) => `${key}=${value}`);
   const path = withQuery(collectionPath(kind), {
     labelSelector: label,
-    // a Secret of another type is none of ours, whatever its label says
+    // a Secret of another type is not ours, whatever its label
     ...(kind === 'Secret' && { fieldSelector: 'type=kubernetes.io/service-account-token' }),
   });
   const list = await getIfPresent<{ readonly items?: readonly LiveObject[] }>(api, path);
@@ -91,7 +91,7 @@ export interface Manifest {
   readonly [field: string]: unknown;
 }
 
-/** Of a Role or a ClusterRole. */
+/** Rule of a Role or a ClusterRole. */
 export interface RbacRule {
   readonly apiGroups: readonly string[];
   readonly resources: readonly string[];
@@ -99,7 +99,7 @@ export interface RbacRule {
   readonly verbs: readonly string[];
 }
 
-/** On everything that `init` makes besides the certificates, so that `uninstall` finds it again. */
+/** Label of every object that `init` makes, except certificates, so that `uninstall` finds it again. */
 export const ownLabel = { 'app.kubernetes.io/managed-by': 'kube-cert-recovery' } as const;
 
 export const pathInApi = ({ kind, metadata }: Manifest): string => resourcePath(kind, metadata);

@@ -1,5 +1,6 @@
-// `init approver` and `uninstall approver`: the approver as a static pod of its own on a control-plane machine that is not
-// adopted. The identity first, then its credential, which is tried, and the manifest last: a pod that starts can work.
+// `init approver` and `uninstall approver`: the approver as a static pod of its own on a control-plane machine that is
+// not adopted. First the identity, then its credential, which is tried, and last the manifest: a pod that starts can
+// work.
 import { join } from 'node:path';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
@@ -20,33 +21,33 @@ import { approverInstallManifests } from './rbac.ts';
 import type { ApproverGrant } from './rules.ts';
 
 interface ApproverFiles {
-  /** Of all that `init` writes on a machine. Absolute path. */
+  /** Absolute path of the directory for all files that `init` writes on a machine. */
   readonly directory: string;
-  /** Where the kubelet finds its static pods. */
+  /** Directory of the kubelet's static pods. */
   readonly manifestsDir: string;
   readonly dryRun: boolean;
   readonly print: (line: string) => void;
 }
 
 export interface InstallApproverOptions extends ApproverFiles {
-  /** As an administrator. */
+  /** Administrator's connection. */
   readonly api: Api;
   readonly clock: Clock;
-  /** Undefined: no pod, which somebody else brings. */
+  /** Undefined: no static pod; the administrator deploys the approver. */
   readonly image: string | undefined;
   readonly namespace: string;
-  /** The API server on this machine, by an address that its certificate holds, or by another and this name. */
+  /** API server on this machine: an address in its certificate, or any address and this tlsServerName. */
   readonly server: string;
   readonly tlsServerName: string | undefined;
   readonly kubeletPki: string;
-  /** What the configuration file says of the approver. */
+  /** Section of the approver in the configuration file. */
   readonly settings: object;
-  /** What of it decides its rights. */
+  /** Settings that decide its rights. */
   readonly grant: ApproverGrant;
   readonly userAgent: string;
 }
 
-/** How long a right may take to reach the API server's authoriser. */
+/** Longest time until a new right reaches the API server's authoriser. */
 const rightsMs = 30_000;
 const pollMs = 250;
 
@@ -62,7 +63,7 @@ const filesOf = ({ directory, manifestsDir }: Pick<ApproverFiles, 'directory' | 
   };
 };
 
-/** Throws KubeConflict on an adopted machine, what the API refuses, and WriteFailed. */
+/** Throws KubeConflict on an adopted machine, the API's refusals, and WriteFailed. */
 export async function installApprover(options: InstallApproverOptions): Promise<void> {
   const { api, directory, image, namespace, server, tlsServerName, kubeletPki, dryRun, print, clock } = options;
   const { signal } = api;
@@ -108,7 +109,7 @@ export async function installApprover(options: InstallApproverOptions): Promise<
   else print(`Unchanged: ${files.manifest}`);
 }
 
-/** The pod sees its own directory and nothing else of the machine. Throws ConfigInvalid. */
+/** The pod mounts its own directory and nothing else of the machine. Throws ConfigInvalid. */
 function requireMounted({ addresses }: ApproverGrant, directory: string, isPod: boolean): void {
   const named = addresses.flatMap((source, at) => {
     const path = 'file' in source ? source.file : 'caFile' in source ? source.caFile : undefined;
@@ -124,7 +125,7 @@ function requireMounted({ addresses }: ApproverGrant, directory: string, isPod: 
   if (problems.length > 0) throw problemsError('ConfigInvalid', 'Cannot install the approver', problems);
 }
 
-/** By the file that the pod will use. */
+/** Checks the rights with the kubeconfig that the pod will use. */
 async function requireRights(kubeconfigFile: string, options: InstallApproverOptions): Promise<void> {
   const { clock, userAgent, api } = options;
   const connection = await openConnection({ kubeconfigFile, clock, userAgent });
@@ -144,13 +145,13 @@ async function requireRights(kubeconfigFile: string, options: InstallApproverOpt
   }
 }
 
-/** What was removed (with dryRun: would be). The identity stays: other machines may use it. */
+/** Removes the pod and its files (with dryRun: only prints them). The identity stays: other machines may use it. */
 export async function removeApprover({ dryRun, print, ...where }: ApproverFiles): Promise<void> {
   const { own, manifest } = filesOf(where);
   const done = dryRun ? 'Would remove' : 'Removed';
   const there = [];
   for (const path of [manifest, own]) if (await isThere(path, `"${path}"`)) there.push(path);
-  // The pod first: it lives on the files.
+  // The pod first: it needs these files.
   if (there.includes(manifest)) {
     if (!dryRun) await removeFile(manifest, 'manifest');
     print(`${done} ${manifest}`);

@@ -1,4 +1,4 @@
-// The approver on its own: a static pod of a control-plane machine, or a Deployment in any cluster. Pure.
+// Standalone approver: a static pod of a control-plane machine, or a Deployment in any cluster. Pure.
 import { hash } from 'node:crypto';
 import { apiVersion, controlPlaneLabel } from '../well-known.ts';
 import { typeMeta } from '../kube/resources.ts';
@@ -10,12 +10,12 @@ import type { SecurityLabel } from './container.ts';
 import { clockOfMachine, hostPath, leastPrivileges, ownContainer, ownResources } from './own-container.ts';
 
 export const approverName = accountName('approver');
-/** Beside those of the containers of an adopted machine. */
+/** Next to the health ports of an adopted machine's containers. */
 const healthPort = 11446;
 
 const configAnnotation = 'kube-cert-recovery/config';
 
-/** As kubeadm has it in its static pods. */
+/** Pod fields that kubeadm sets in its static pods. */
 export const podOfMachine = {
   hostNetwork: true,
   priority: 2_000_001_000,
@@ -26,16 +26,16 @@ export const podOfMachine = {
 interface StaticPodOptions {
   readonly image: string;
   readonly configFile: string;
-  /** Its content. */
+  /** Content of the configuration file. */
   readonly config: string;
-  /** Of its configuration and credential. */
+  /** Directory of its configuration and credential. */
   readonly directory: string;
-  /** Where the kubelet keeps its certificates. */
+  /** Directory of the kubelet's certificates. */
   readonly kubeletPki: string;
   readonly seLinux?: SecurityLabel | undefined;
 }
 
-/** For the kubelet's directory of manifests: on the network of the machine, so that it needs no other pod. */
+/** Static pod on the network of the machine, so that it needs no other pod. */
 export function approverStaticPod({
   image,
   configFile,
@@ -70,7 +70,7 @@ export function approverStaticPod({
   };
 }
 
-/** Of the static pod. `approver`: its section. */
+/** Configuration of the static pod. `approver`: its section. */
 export const approverConfig = (approver: object, more: object = {}): string =>
   toYaml({
     apiVersion,
@@ -88,16 +88,17 @@ const deploymentPort = 8081;
 interface DeploymentOptions {
   readonly image: string;
   readonly namespace: string;
-  /** The section of its configuration. */
+  /** Section of the approver in its configuration. */
   readonly approver: object;
 }
 
 /**
- * Two replicas: each works, and the resourceVersion of a request makes one approval of two. They have a Pod's token, and
- * no certificate of a machine: every node is another one to them.
+ * Two replicas: both approve, and the resourceVersion of a request prevents a second approval. They have a Pod's token,
+ * and no certificate of a machine: every node is foreign to them.
  *
- * Nobody but the node itself, which probes them, reaches a port of theirs. Whom they ask is not bounded: the port of the API
- * server behind its Service, of the cluster's DNS and of kubelets are the cluster's own, and a wrong guess would switch them off.
+ * Only the node itself, which probes them, reaches their ports. Their outgoing connections are not restricted: the
+ * ports of the API server behind its Service, of the cluster's DNS and of kubelets are the cluster's own, and a wrong
+ * guess would disable the approver.
  */
 export function approverDeployment({ image, namespace, approver }: DeploymentOptions): readonly Manifest[] {
   const labels = { ...ownLabel, 'app.kubernetes.io/name': approverName };

@@ -1,6 +1,6 @@
-// The command-line flags and kubeconfigs with which the components of an upstream control plane read what the syncer
-// writes. Pure.
-// A flag whose artefact is not in the inventory is left out, so an inventory may cover a part of the control plane.
+// Command-line flags and kubeconfigs with which the components of an upstream control plane read the syncer's files.
+// Pure. A flag whose artefact is not in the inventory is left out, so an inventory may cover a part of the control
+// plane.
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { fileOf, parametersIn, withParameters } from '../inventory/places.ts';
@@ -13,8 +13,8 @@ export type FlagValues = Readonly<Record<string, string | readonly string[]>>;
 export type ComponentFlags = Readonly<Record<string, FlagValues>>;
 
 /**
- * As the inventory declares them. An artefact whose files are not in this layout gives none of its flags, also not those
- * that only go with a file.
+ * Flags that the inventory declares. An artefact without files in this layout sets none of its flags, including those
+ * that only accompany a file.
  */
 export function componentFlags({ artefacts }: Resolved, layout: HostLayout): ComponentFlags {
   const flags: Record<string, Record<string, string | readonly string[]>> = {};
@@ -38,12 +38,12 @@ export function flagArguments(flags: FlagValues): string[] {
   return Object.entries(flags).flatMap(([flag, value]) => [value].flat().map((one) => `--${flag}=${one}`));
 }
 
-/** Of every client whose certificate and whose CA bundle are published below this layout. */
+/** Kubeconfigs of all clients whose certificate and CA bundle are published below this layout. */
 export function componentKubeconfigs(
   { artefacts }: Resolved,
   layout: HostLayout,
   server: string,
-  /** That of the cluster, for people. */
+  /** Address of the cluster's API server, for administrators. */
   clusterServer = server,
 ) {
   return artefacts.flatMap((artefact) => {
@@ -61,7 +61,7 @@ export function componentKubeconfigs(
   });
 }
 
-/** Where `seen`, which is published in this layout, has the bundle by which kubeconfigs know the API server. */
+/** Path of the bundle by which kubeconfigs verify the API server, if `seen` publishes one in this layout. */
 export function kubeconfigAuthority(
   { artefacts }: Resolved,
   seen: Pick<Resolved, 'artefacts'>,
@@ -73,8 +73,8 @@ export function kubeconfigAuthority(
 }
 
 /**
- * Names files and embeds nothing: a renewed certificate or token is picked up without a restart, and the kubeconfig holds
- * no secret. Only the kubelet's bootstrap kubeconfig embeds its token, as kubeadm's does.
+ * Names files and embeds nothing: a renewed certificate or token is picked up without a restart, and the kubeconfig
+ * holds no secret. Only the kubelet's bootstrap kubeconfig embeds its token, as kubeadm's does.
  */
 interface KubeconfigContent {
   readonly server: string;

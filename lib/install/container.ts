@@ -1,8 +1,7 @@
-// What our container needs of this machine: its image, and a label where SELinux is on.
+// Requirements of our container on this machine: its image, and an SELinux label where SELinux is on.
 //
-// The image is asked of crictl where that is installed. A pod of ours
-// without its image takes kube-apiserver away until the former manifest is back, so it is looked for before anything is
-// written, and pulled as the kubelet would.
+// Where crictl is installed, it checks the image. A pod of ours without its image takes kube-apiserver down until the
+// former manifest is restored, so the image is checked before anything is written, and pulled as the kubelet would.
 import { execFile } from 'node:child_process';
 import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -31,10 +30,10 @@ interface RequireImage {
   readonly signal: AbortSignal;
 }
 
-/** Pulls an image that is absent; with `dryRun` it only says so. Throws ReadFailed when it cannot be had. */
+/** Pulls an absent image; with `dryRun` only prints that. Throws ReadFailed when the image cannot be pulled. */
 export async function requireImage({ image, dryRun, print, signal }: RequireImage): Promise<void> {
   const found = await crictl(['inspecti', '--output=json', image], lookMs, signal);
-  // cmd/crictl/image.go of kubernetes-sigs/cri-tools; whatever else it says is no word about the image.
+  // cmd/crictl/image.go of kubernetes-sigs/cri-tools; any other error proves nothing about the image.
   if (found.ok || !found.output.includes('no such image')) return;
   if (dryRun)
     return print(`# The container runtime of this machine does not have image "${image}": it would be pulled first`);
@@ -47,25 +46,25 @@ export async function requireImage({ image, dryRun, print, signal }: RequireImag
   throw new RecoveryError('ReadFailed', message);
 }
 
-// The SELinux label of our containers. Where SELinux enforces, a container as container runtimes label it (container_t)
-// may not write below /etc/kubernetes, and what it writes elsewhere gets categories of its own, which keep the components
-// beside it from reading it. spc_t is the type for containers that look after their host (container-selinux); kubeadm
+// SELinux label of our containers. Where SELinux enforces, a container with the runtime's default label (container_t)
+// may not write below /etc/kubernetes, and its files elsewhere get categories of their own, which keep the components
+// next to it from reading them. spc_t is the type for containers that manage their host (container-selinux); kubeadm
 // gives its own pods no label, because not every policy has that type (kubernetes/kubernetes#49328).
 
 export interface SecurityLabel {
   readonly type: string;
-  /** Without one the container runtime would choose categories. */
+  /** Default: categories that the container runtime chooses. */
   readonly level?: string;
 }
 
 const type = 'spc_t';
 const level = 's0';
 
-/** Undefined where SELinux is off, or its policy does not know the type. `selinuxfs`: where the kernel shows it. */
+/** Undefined where SELinux is off, or its policy lacks the type. `selinuxfs`: where the kernel mounts it. */
 export async function containerLabel(selinuxfs = '/sys/fs/selinux'): Promise<SecurityLabel | undefined> {
   try {
     const hasLevels = (await readFile(join(selinuxfs, 'mls'), 'utf8')).trim() === '1';
-    // As security_check_context(3): the kernel takes what is a context of its policy, and refuses anything else.
+    // Same check as security_check_context(3): the kernel accepts a context of its policy, and refuses any other.
     const file = await open(join(selinuxfs, 'context'), 'r+');
     try {
       await file.write(`system_u:system_r:${type}${hasLevels ? `:${level}` : ''}\0`);

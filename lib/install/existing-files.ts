@@ -1,28 +1,28 @@
-// Small files of an installation, on top of lib/disk: what is there is looked at before anything is written, and every
-// failure names the file.
+// Small files of an installation, on top of lib/disk: existing files are checked before anything is written, and every
+// error names the file.
 import { dirname } from 'node:path';
 import { attempt, type Disk, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { type FileToWrite, readRegularFile, replaceFile, syncDirectory, temporaryMark } from '../disk/files.ts';
 
-/** Also a link that leads nowhere. Throws ReadFailed. */
+/** True also for a dangling link. Throws ReadFailed. */
 export async function isThere(path: string, what: string, disk: Disk = realDisk): Promise<boolean> {
   const named = { code: 'ReadFailed', action: 'look at', what, directory: dirname(path) } as const;
   return (await attempt(named, () => unlessAbsent(() => disk.lstat(path)))) !== undefined;
 }
 
-/** Puts the content at its path, but leaves a file alone that is there: a person may have changed it. */
+/** Writes the content unless the file exists: the administrator may have changed it. */
 export async function writeIfAbsent(file: FileToWrite, disk: Disk = realDisk): Promise<'written' | 'unchanged'> {
   return (await isThere(file.path, file.what, disk)) ? 'unchanged' : replaceFile(file, disk);
 }
 
-/** Of a file that another program may have put there: see readRegularFile. */
+/** Reads a file that another program may have written: see readRegularFile. */
 export async function readIfPresent(path: string, what: string, disk: Disk = realDisk): Promise<Buffer | undefined> {
   return attempt({ code: 'ReadFailed', action: 'read', what: `${what} "${path}"`, directory: dirname(path) }, () =>
     unlessAbsent(() => readRegularFile(disk, path)),
   );
 }
 
-/** Names in a directory; none when it is not there. */
+/** Names in a directory; empty when it is absent. */
 export async function namesIn(directory: string, disk: Disk = realDisk): Promise<readonly string[]> {
   return attempt({ code: 'ReadFailed', action: 'list', what: 'directory', directory }, async () => {
     const names = (await unlessAbsent(() => disk.readdir(directory))) ?? [];
@@ -30,7 +30,7 @@ export async function namesIn(directory: string, disk: Disk = realDisk): Promise
   });
 }
 
-/** Removes a directory and all in it, durably. */
+/** Removes a directory and its content, durably. */
 export async function removeDirectory(directory: string, disk: Disk = realDisk): Promise<void> {
   await attempt({ code: 'WriteFailed', action: 'remove', what: 'directory', directory }, async () => {
     if ((await unlessAbsent(() => disk.lstat(directory))) === undefined) return;
@@ -39,7 +39,7 @@ export async function removeDirectory(directory: string, disk: Disk = realDisk):
   });
 }
 
-/** Durably; one that is not there is as wanted. Throws WriteFailed. */
+/** Removes a file durably; an absent file is accepted. Throws WriteFailed. */
 export async function removeFile(path: string, what: string, disk: Disk = realDisk): Promise<void> {
   const directory = dirname(path);
   await attempt({ code: 'WriteFailed', action: 'remove', what: `${what} "${path}"`, directory }, async () => {

@@ -1,6 +1,6 @@
-// The first generation of an inventory: the material of every artefact, made in the order signer, bundle, target from
-// nothing but keys and the time. What exists already is taken as it is and only completed, so an interrupted run goes
-// on with the signers that it had made. Until `init` has uploaded them, objects lie in the staging directory.
+// First generation of an inventory: the material of every artefact, in the order signer, bundle, target, from nothing
+// but keys and the time. Existing material is used unchanged and only completed, so an interrupted run goes on with the
+// signers that it had made. Until `init` has uploaded the objects, they lie in the staging directory.
 import { createPublicKey } from 'node:crypto';
 import { join } from 'node:path';
 import { make } from '../issue/issue.ts';
@@ -20,22 +20,22 @@ interface GenerationOptions {
   readonly resolved: Resolved;
   readonly now: Date;
   readonly keyAlgorithm: KeyAlgorithm;
-  /** What is there already, by artefact. */
+  /** Existing material by artefact. */
   readonly existing?: ReadonlyMap<string, Material>;
-  /** What is in use and taken as it is, also when it has expired. */
+  /** Whether an artefact is in use and kept unchanged, also when it has expired. */
   readonly inUse?: (artefact: string) => boolean;
-  /** A key that lies ready for an artefact; by default one is made. */
+  /** Existing key for an artefact; by default one is generated. */
   readonly keyFor?: (artefact: string) => PrivateKey | undefined;
 }
 
 interface Made {
   readonly artefact: ResolvedArtefact;
   readonly material: Material;
-  /** False: it was there already. */
+  /** False: it existed already. */
   readonly isNew: boolean;
 }
 
-/** One artefact after the other, so that each can be written before the next depends on it. */
+/** Yields one artefact after the other, so that each can be written before the next depends on it. */
 export async function* makeGeneration(options: GenerationOptions): AsyncGenerator<Made, void, undefined> {
   const done = new Map<string, Material>();
   for (const artefact of options.resolved.artefacts) {
@@ -62,7 +62,7 @@ async function makeOne(
   return made;
 }
 
-/** What is there must fit to what is made: a certificate of another CA would be refused by everybody. */
+/** Existing material must match the new one: every client would refuse a certificate of another CA. */
 function requireUsable(
   artefact: ResolvedArtefact,
   { entries, annotations }: Material,
@@ -85,14 +85,14 @@ function requireUsable(
   throw new RecoveryError('MaterialInvalid', message);
 }
 
-/** As kube-apiserver takes them: the private key, and its public half as "PUBLIC KEY". */
+/** Formats that kube-apiserver reads: the private key, and its public half as "PUBLIC KEY". */
 function keyPair({ privateKey, publicKey }: KeyPair, key: PrivateKey): Material {
   const spki = createPublicKey(key.key).export({ type: 'spki', format: 'pem' });
   return { entries: { [privateKey]: Buffer.from(key.pem), [publicKey]: Buffer.from(spki) }, annotations: {} };
 }
 
-// The staging directory: every object of the first generation as one JSON manifest, mode 0600 in a 0700 directory,
-// because signers' keys are among them. It is the record of an interrupted `init render`, and what `init` uploads.
+// Staging directory: every object of the first generation as one JSON manifest, mode 0600 in a 0700 directory, because
+// it holds signers' keys. It is the record of an interrupted `init render`, and the source of `init`'s uploads.
 
 type ObjectManifest = NewObject & { readonly metadata: Partial<Pick<Material, 'annotations'>> };
 
@@ -112,7 +112,7 @@ export async function stage(layout: HostLayout, location: ApiLocation, material:
   await replaceFile({ path: stagedFile(layout, location), content, mode: 0o600, what });
 }
 
-/** The objects that are staged, by artefact. Throws ReadFailed and MaterialInvalid. */
+/** Staged objects by artefact. Throws ReadFailed and MaterialInvalid. */
 export async function readStaged(layout: HostLayout, { artefacts }: Resolved): Promise<Map<string, Material>> {
   const found = new Map<string, Material>();
   for (const { name, location } of artefacts) {

@@ -1,6 +1,6 @@
-// Puts the units of lib/install/host.ts on a machine where systemd runs, and takes them away again. Running it again
-// repairs what has drifted. Without systemd nothing is written: another init system has to run the plain command.
-// Before that it looks at the program that the units start.
+// Installs the units of lib/install/host.ts on a machine where systemd runs, and removes them. Running it again repairs
+// drift. Without systemd nothing is written: another init system has to run the plain command. First it examines the
+// program that the units start.
 import { execFile, type ExecFileException } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { readdir, realpath, statfs } from 'node:fs/promises';
@@ -31,7 +31,7 @@ export interface HostMachine {
   /** Undefined where systemd does not run. */
   readonly systemctl: Systemctl | undefined;
   readonly disk?: Disk;
-  /** Below which its units lie. Default: that of the administrator. */
+  /** Directory of the units. Default: the administrator's, /etc/systemd/system. */
   readonly unitDirectory?: string | undefined;
 }
 
@@ -53,7 +53,7 @@ export function thisMachine(signal: AbortSignal): HostMachine {
 interface HostOutcome {
   readonly written: readonly string[];
   readonly unchanged: readonly string[];
-  /** Those that are not there, for whose start the drop-in waits. */
+  /** Services that do not exist yet; the drop-in takes effect when they do. */
   readonly absent: readonly HostService[];
 }
 
@@ -70,7 +70,7 @@ export async function applyHost(
     const outcome = await replaceFile({ path, content, mode: 0o644, what: 'unit' }, disk);
     (outcome === 'written' ? written : unchanged).push(path);
   }
-  // Also when no file has changed: a run that died after its last write has not told systemd.
+  // Also when no file has changed: a run that was killed after its last write has not reloaded systemd.
   await systemctl('daemon-reload');
   await systemctl('enable', '--now', timerName);
   const absent: HostService[] = [];
@@ -78,7 +78,7 @@ export async function applyHost(
   return { written, unchanged, absent };
 }
 
-/** What was removed (with dryRun: would be), none when nothing was there. Backups stay. Throws WriteFailed, ReadFailed. */
+/** Removed (with dryRun: to be removed) files; empty when none exist. Backups stay. Throws WriteFailed, ReadFailed. */
 export async function removeHost(
   paths: readonly string[],
   { systemctl, disk = realDisk, dryRun }: HostMachine & { readonly dryRun: boolean },
@@ -89,7 +89,7 @@ export async function removeHost(
   }
   if (dryRun || there.length === 0) return there;
   if (there.some((path) => path.endsWith(timerName))) await systemctl?.('disable', '--now', timerName);
-  // The timer last: while its file is there, a run that was interrupted knows what to stop.
+  // The timer last: while its file exists, the run after an interrupted one knows that it must stop the timer.
   for (const path of there.toSorted(
     (one, other) => Number(one.endsWith(timerName)) - Number(other.endsWith(timerName)),
   )) {
@@ -99,10 +99,10 @@ export async function removeHost(
   return there;
 }
 
-// Whether what `init host` has written would run: its files are there, systemd starts the timer at boot, and the program
-// that they name is there. Asks no service, so it says nothing about a unit that was masked or fails.
+// Whether the units of `init host` would run: their files exist, systemd starts the timer at boot, and the program that
+// they name exists. No service is queried, so a unit that is masked or fails goes unnoticed.
 
-/** What is missing, as the beginnings of sentences; none where the units are armed. Never throws. */
+/** Missing parts, as the beginnings of sentences; empty where the units are armed. Never throws. */
 export function missingUnits(
   directory: string = defaultUnitDirectory,
   before: readonly HostService[] = usualServices,
@@ -110,7 +110,7 @@ export function missingUnits(
   return missingOf(unitPaths(directory, before), directory, before);
 }
 
-/** The same on a worker, with the token that its units ask with. */
+/** Missing parts on a worker, including the token that its units authenticate with. */
 export function missingWorkerUnits(directory: string = defaultUnitDirectory): readonly string[] {
   const missing = missingOf(workerUnitPaths(directory), directory, usualServices);
   const words = installedCommand(directory);
@@ -136,21 +136,21 @@ function missingOf(paths: readonly string[], directory: string, before: readonly
   ];
 }
 
-/** The words of a command line, with systemd's quotes and doubled characters taken back. */
+/** Words of a command line, with systemd's quotes and doubled characters removed. */
 const wordsOf = (line: string): readonly string[] =>
   [...line.matchAll(/"((?:[^"\\]|\\.)*)"|(\S+)/g)].map(([, quoted, plain = '']) =>
     (quoted?.replaceAll(/\\(.)/g, '$1') ?? plain).replaceAll('%%', '%').replaceAll('$$', '$'),
   );
 
-/** Behind `timeout` and its own arguments. */
+/** Program after `timeout` and its own arguments. */
 const programIn = (dropIn: string): string | undefined =>
   wordsOf(/^ExecStartPre=-\S+ \S+ \d+s (.*)$/m.exec(dropIn)?.[1] ?? '')[0];
 
-/** What the timer of this host runs: program and arguments; none without it. */
+/** Command of this host's timer: program and arguments; empty without a timer. */
 export const installedCommand = (directory: string = defaultUnitDirectory): readonly string[] =>
   commandOf(join(directory, serviceName));
 
-/** `--out` of the unit that repairs an adopted machine; undefined: there is none, or it has the usual place. */
+/** `--out` of the unit that repairs an adopted machine; undefined: no unit, or the default directory. */
 export const installedAdoption = (directory: string = defaultUnitDirectory): string | undefined =>
   commandOf(join(directory, adoptedName))
     .find((word) => word.startsWith('--out='))
@@ -166,7 +166,7 @@ function readText(path: string): string {
   }
 }
 
-/** Whether there is a file that this process may execute. */
+/** Whether the file exists and this process may execute it. */
 export function isExecutable(path: string): boolean {
   try {
     accessSync(path, constants.X_OK);
@@ -176,19 +176,19 @@ export function isExecutable(path: string): boolean {
   }
 }
 
-// The program that root's units start, looked at before they are written: a user who may write it, or a directory on its
-// path, is root from then on, once a minute; and one that does not run is not noticed, because the drop-in of the kubelet
+// Checks of the program before units of root start it: a user who may write it, or a directory on its path, would be
+// root from then on, once a minute; and a program that does not run goes unnoticed, because the drop-in of the kubelet
 // may fail.
 
 export interface Examined {
-  /** Each a sentence about `path` that begins with what it must be. Nothing is installed then. */
+  /** Sentences about `path`, each beginning with a requirement. With any of them nothing is installed. */
   readonly problems: readonly string[];
-  /** What a person should know, each a whole sentence. */
+  /** Warnings for the administrator, each a whole sentence. */
   readonly warnings: readonly string[];
 }
 
 const runMs = 30_000;
-/** Of statfs(2): what is there after no boot. */
+/** Filesystem types (statfs(2)) whose files are gone after a reboot. */
 const volatileTypes: ReadonlySet<number> = new Set([0x01021994, 0x858458f6]);
 
 /** `path`: absolute. Never rejects. */
@@ -204,14 +204,14 @@ export async function examineProgram(path: string, signal: AbortSignal): Promise
   return { problems, warnings: [...(await partsWarning(file)), ...(await volatileWarning(file))] };
 }
 
-/** What the drop-in of the kubelet starts the program with. */
+/** Problem of the `timeout` program with which the drop-in of the kubelet starts ours. */
 export function timeoutProblem(timeout = '/usr/bin/timeout'): string | undefined {
   return isExecutable(timeout)
     ? undefined
     : `needs "${timeout}" (coreutils), which keeps a hanging run from the kubelet; install it`;
 }
 
-/** What went wrong, as the end of a sentence. */
+/** Failure of the first run, as the rest of a sentence. */
 function firstRun(path: string, signal: AbortSignal): Promise<string | undefined> {
   return new Promise((resolve) => {
     execFile(path, ['--version'], { timeout: runMs, signal }, (err, _told, said) => {
@@ -223,7 +223,7 @@ function firstRun(path: string, signal: AbortSignal): Promise<string | undefined
   });
 }
 
-/** The launcher starts Node and the modules beside it (scripts/build.ts). */
+/** The launcher starts Node and the modules next to it (scripts/build.ts). */
 async function partsWarning(file: string): Promise<string[]> {
   const app = join(dirname(file), 'app');
   const modules = (await readdir(app).catch(() => [])).map((name) => join(app, name));

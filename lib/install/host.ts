@@ -1,7 +1,8 @@
-// The files by which a machine heals itself, as text: a drop-in that repairs certificates before each start of the
-// kubelet, or of etcd where that is a service, and services with a timer for what ends while the machine runs or sleeps, and for what an upgrade of kubeadm
-// takes out of the manifests of an adopted one. Pure. All are files of our own, so that an upgrade of kubeadm or of the
-// kubelet's package (which owns 10-kubeadm.conf) leaves them alone.
+// Unit files by which a machine heals itself, as text: a drop-in that repairs certificates before each start of the
+// kubelet, or of etcd where that is a service, and services with a timer for certificates that expire while the machine
+// runs or sleeps, and for additions that an upgrade of kubeadm removes from the manifests of an adopted machine. Pure.
+// All files are our own, so an upgrade of kubeadm or of the kubelet's package (which owns 10-kubeadm.conf) leaves them
+// alone.
 import { dirname, join } from 'node:path';
 import type { Resolved } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
@@ -11,19 +12,19 @@ import { adoptionFile, defaultDirectory } from './layout.ts';
 export interface HostUnits {
   /** Absolute path of this program. */
   readonly executable: string;
-  /** `--config=...` or `--preset=...` and what else tells the inventory; the mode is added here. */
+  /** `--config=...` or `--preset=...` and other flags that select the inventory; the mode is added here. */
   readonly flags: readonly string[];
-  /** Whether the flags, or the file that they name, ask for renewal before expiry. */
+  /** Whether the flags, or the file that they name, enable renewal before expiry. */
   readonly renewsAhead?: boolean;
   /** Directories that a repair of certificates writes to. */
   readonly writable: readonly string[];
   /** Directories of static pods, which a repair of an adopted machine writes to. */
   readonly manifests: readonly string[];
-  /** Before whose start they repair. Default: that of the kubelet. */
+  /** Services whose start waits for a repair. Default: the kubelet. */
   readonly before?: readonly HostService[] | undefined;
-  /** Of the files of `init adopt`. Default: `defaultDirectory`. */
+  /** Directory of the files of `init adopt`. Default: `defaultDirectory`. */
   readonly adoptionDirectory?: string;
-  /** Below which systemd keeps the units of the administrator. Default: /etc/systemd/system. */
+  /** Directory of the administrator's units. Default: /etc/systemd/system. */
   readonly unitDirectory?: string | undefined;
 }
 
@@ -40,13 +41,13 @@ export const dropInOf = (unit: HostService): string => `${unit}.d/20-kube-cert-r
 
 export const written = '# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".';
 
-/** Well below DefaultTimeoutStartSec of systemd (90 s), after which the start of the kubelet itself would have failed. */
+/** Well below systemd's DefaultTimeoutStartSec (90 s), after which the kubelet's start itself would have failed. */
 export const longestSeconds = 45;
 export const killSeconds = 5;
 
 type Rendered = readonly [name: string, content: (units: HostUnits) => string];
 
-/** In the order in which they are written: what starts others comes last. */
+/** Unit files in the order in which they are written: units that start other units come last. */
 const unitFiles = (before: readonly HostService[]): readonly Rendered[] => [
   [serviceName, service],
   [adoptedName, adopted],
@@ -66,18 +67,18 @@ export function renderHost(units: HostUnits): readonly UnitFile[] {
   return unitFiles(before).map(([name, content]) => ({ path: `${unitDirectory}/${name}`, content: content(units) }));
 }
 
-/** What other init systems run before each start of the kubelet. */
+/** Command that other init systems run before each start of the kubelet. */
 export function plainCommand({ executable, flags }: HostUnits): readonly string[] {
   return [executable, '--mode=regen', '--once', ...flags];
 }
 
-/** What other init systems run once a minute on a machine that is adopted. */
+/** Command that other init systems run once a minute on an adopted machine. */
 export function repairCommand({ executable, flags, adoptionDirectory }: HostUnits): readonly string[] {
   const out = adoptionDirectory === undefined ? [] : [`--out=${adoptionDirectory}`];
   return [executable, 'init', 'adopt', '--repair', ...flags, ...out];
 }
 
-/** For people: `the kubelet`. */
+/** Display name: `the kubelet`. */
 export const starterText = (before: readonly HostService[] = usualServices): string =>
   before.map((unit) => (unit === 'kubelet.service' ? 'the kubelet' : unit.replace('.service', ''))).join(' and ');
 
@@ -87,13 +88,13 @@ const whyBefore: Readonly<Record<HostService, string>> = {
   'etcd.service': `# Before each start of etcd: whatever has expired is reissued, so that the member finds its peers.`,
 };
 
-/** A start is no moment to renew what is still valid: the timer does that, and restarts what must read it again. */
+/** A start does not renew valid certificates: the timer does that, and restarts their readers. */
 const beforeStart = (units: HostUnits): readonly string[] => [
   ...plainCommand(units),
   ...(units.renewsAhead === true && !units.flags.includes('--warn-only') ? ['--warn-only'] : []),
 ];
 
-/** The timer may come half a minute after a boot, and a leader waits for stale Leases for fifteen seconds. */
+/** The timer may fire half a minute after a boot, and a leader waits for stale Leases for fifteen seconds. */
 const afterStart = `
 [Unit]
 # Once it has started, the run of the timer follows: what the API server tells and takes is asked at its first answer.
@@ -101,7 +102,7 @@ Wants=${serviceName}
 `;
 
 function dropIn(unit: HostService, units: HostUnits): string {
-  // The kubelet is root's. Of another service the user may not write its files: "+" runs this as root.
+  // The kubelet runs as root. The user of another service may not write its certificates: "+" runs this as root.
   const prefix = unit === 'kubelet.service' ? '-' : '-+';
   return `${written}
 ${whyBefore[unit]}${unit === 'kubelet.service' ? afterStart : ''}
@@ -158,7 +159,7 @@ CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_SYS_PTRACE
 `;
 }
 
-/** Of all services. */
+/** Sandbox of all services. */
 export function sandbox(writable: readonly string[]): string {
   return `# A timer starts this each minute: systemd's own lines (Starting, Finished, Deactivated, "was skipped because of an unmet
 # condition": info) are left out. Those of the program are of the level below, and its failure is a warning.
@@ -196,7 +197,7 @@ function timer(): string {
   return timerOf('control-plane certificates');
 }
 
-/** `what`: that it looks for when it has expired. */
+/** `what`: artefacts whose expiry it checks. */
 export function timerOf(what: string): string {
   return `${written}
 [Unit]
@@ -218,7 +219,7 @@ WantedBy=timers.target
 `;
 }
 
-/** Of systemd.service(5): words in quotes, with "%" and "$" doubled. */
+/** Syntax of systemd.service(5): words in quotes, with "%" and "$" doubled. */
 export function commandLine(words: readonly string[]): string {
   return words.map((word) => quoted(word.replaceAll('$', '$$$$'))).join(' ');
 }
@@ -229,8 +230,8 @@ function quoted(word: string): string {
 }
 
 /**
- * Directories in which a repair makes and replaces files; none lies in another. `real`: where a path lies with its
- * symbolic links followed, because systemd opens what is named to it and a repair writes where the links lead.
+ * Directories in which a repair makes and replaces files; none contains another. `real`: resolves symbolic links,
+ * because systemd makes the named path writable and a repair writes to the link's target.
  */
 export function writableDirectories(
   { artefacts }: Resolved,
@@ -243,7 +244,7 @@ export function writableDirectories(
   return directoriesOf(files, more, real);
 }
 
-/** The same by the files themselves. */
+/** Directories of these files and `more`, with and without their symbolic links resolved. */
 export function directoriesOf(
   files: readonly string[],
   more: readonly string[],
@@ -255,7 +256,7 @@ export function directoriesOf(
   return all.filter((path) => !all.some((other) => other !== path && path.startsWith(`${other}/`)));
 }
 
-/** Where the static pods lie, by the directories of an inventory; none where it knows no kubernetesDir. */
+/** Directories of the static pods, from the directories of an inventory; empty without kubernetesDir. */
 export function manifestsDirectories(
   { kubernetesDir }: Readonly<Record<string, string>>,
   real: (path: string) => string = (path) => path,

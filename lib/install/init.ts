@@ -1,7 +1,8 @@
-// `init`: what must be in the API before the first disaster. Uploads the generation that `init render` made, create
-// only, and verifies it; makes the identities of regen and syncer with their rights; writes their credentials. Run
-// again, it changes nothing that is as it should be, and completes what a killed run began. The staging directory, which
-// holds signers' keys, goes last and only when every object in the API is byte for byte the staged one.
+// `init`: puts into the API everything that recovery needs before the first disaster. Uploads the generation made by
+// `init render`, create-only, and verifies it; makes the identities of regen and syncer with their rights; writes their
+// credentials. Running it again changes nothing that is already right, and completes a killed run. The staging
+// directory, which holds signers' keys, is removed last and only when every object in the API is byte for byte the
+// staged one.
 import { isDeepStrictEqual } from 'node:util';
 import { installedConfig } from '../config/installed-settings.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
@@ -22,15 +23,15 @@ import { hostLayout } from './layout.ts';
 import { installManifests, syncerOf } from './rbac.ts';
 
 interface InitOptions extends Omit<CredentialOptions, 'api' | 'store' | 'layout' | 'namespace'> {
-  /** As an administrator who may create RBAC. */
+  /** Connection of an administrator who may create RBAC. */
   readonly connection: KubeConnection;
-  /** Where `init render` wrote to. Absolute path. */
+  /** Absolute path of the directory that `init render` wrote. */
   readonly directory: string;
-  /** Of the ServiceAccounts. Default: kube-cert-recovery. */
+  /** Namespace of the ServiceAccounts. Default: kube-cert-recovery. */
   readonly namespace?: string | undefined;
-  /** Whose files the syncer writes (syncer.components). Default: everybody's. */
+  /** Components whose files the syncer writes (syncer.components). Default: all. */
   readonly components?: readonly string[] | undefined;
-  /** What config.yaml says besides modes and credentials: preset or inventory, parameters, directories. */
+  /** Content of config.yaml except modes and credentials: preset or inventory, parameters, directories. */
   readonly settings: Readonly<Record<string, unknown>>;
   readonly signal: AbortSignal;
 }
@@ -38,7 +39,7 @@ interface InitOptions extends Omit<CredentialOptions, 'api' | 'store' | 'layout'
 interface Changes {
   readonly created: string[];
   readonly updated: string[];
-  /** Objects that were there already and are as they should be. */
+  /** Objects that existed already and are right. */
   readonly unchanged: string[];
   /** Objects whose content is not the staged one: left alone, and the staging directory is kept. */
   readonly differing: string[];
@@ -48,20 +49,20 @@ interface Changes {
 
 export interface InitOutcome extends Changes {
   readonly webhooks: readonly WebhookFinding[];
-  /** Files that were written. */
+  /** Written files. */
   readonly files: readonly string[];
   readonly stagingRemoved: boolean;
-  /** The staging directory, where it stays because objects differ: signers' keys are in it. */
+  /** Staging directory, kept because objects differ: it holds signers' keys. */
   readonly stagingKept?: string | undefined;
 }
 
-/** What one run works with. */
+/** Options and collaborators of one run. */
 interface Installing extends InitOptions, CredentialOptions {
   readonly namespace: string;
   readonly staged: ReadonlyMap<string, Material>;
 }
 
-/** Throws what the API refuses, and WriteFailed. */
+/** Throws the API's refusals, and WriteFailed. */
 export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const { connection, signal, resolved } = options;
   const layout = hostLayout(options.directory);
@@ -78,7 +79,7 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   const staged = await readStaged(layout, resolved);
   const store = createApiStore({ connection, fieldManager });
   const installing: Installing = { ...options, namespace, api, store, layout, staged };
-  // The record before what it names: `uninstall` finds also what a killed run has made.
+  // The record before the objects that it names: `uninstall` finds also objects of a killed run.
   await apply(await recordToCome(api, { resolved, namespace, absent: await absentObjects(installing) }));
   await upload(installing, outcome);
 
@@ -94,7 +95,7 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
 
 type Named = Pick<InitOptions, 'resolved' | 'namespace' | 'components'>;
 
-/** Everything besides the certificates' own objects. */
+/** Manifests of all objects except certificates. */
 function manifestsOf({ resolved, namespace = defaultNamespace, components }: Named) {
   const syncer = syncerOf(resolved, components);
   const all = installManifests({ ...resolved, namespace, syncers: [syncer] });
@@ -102,7 +103,7 @@ function manifestsOf({ resolved, namespace = defaultNamespace, components }: Nam
   return { namespace, syncer, namespaces: all.filter(isNamespace), others: all.filter((one) => !isNamespace(one)) };
 }
 
-/** What of the staged objects is to be created. */
+/** Staged objects to create. */
 async function absentObjects({ resolved, store, signal, staged }: Installing): Promise<ApiLocation[]> {
   const absent: ApiLocation[] = [];
   for (const { name, location } of resolved.artefacts) {
@@ -112,7 +113,7 @@ async function absentObjects({ resolved, store, signal, staged }: Installing): P
   return absent;
 }
 
-/** Creates each object that is absent, and reads every one back. */
+/** Creates each absent object, and reads every object back. */
 async function upload({ resolved, store, signal, staged }: Installing, outcome: Changes): Promise<void> {
   for (const artefact of resolved.artefacts) {
     const { name, location, published } = artefact;
@@ -148,8 +149,8 @@ async function writeFiles(installing: Installing, account: SyncerAccount): Promi
 }
 
 /**
- * `init --dry-run`: every manifest as YAML, in the order in which it would be made; asks nothing of the API and writes
- * nothing. The data of Secrets is left out, so the text can be kept and shown.
+ * `init --dry-run`: every manifest as YAML, in the order of creation; sends no request to the API and writes nothing.
+ * The data of Secrets is left out, so the text can be kept and shown.
  */
 export async function renderInitManifests(options: Named & Pick<InitOptions, 'directory'>): Promise<string> {
   const { resolved, directory } = options;

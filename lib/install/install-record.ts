@@ -1,6 +1,6 @@
-// The record of an installation: a ConfigMap beside the accounts that names the inventory and the objects that `init` has
-// created in the API. So `uninstall` knows what was installed, and `--purge` finds the objects when no
-// configuration is left, and none that was there before. It stays as long as they do. Names only, no secrets.
+// Record of an installation: a ConfigMap next to the accounts that names the inventory and the objects that `init` has
+// created in the API. `uninstall` learns from it what was installed, and `--purge` finds these objects without a
+// configuration, and no object that existed before. It stays as long as they do. Names only, no secrets.
 import type { ConfigMap } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { typeMeta } from '../kube/resources.ts';
@@ -11,7 +11,7 @@ import { type Api, type Manifest, manifestText, ownLabel, ownObjects, pathInApi 
 
 export interface Installed {
   readonly inventory: string;
-  /** Those that `init` has created. */
+  /** Objects that `init` has created. */
   readonly objects: readonly ApiLocation[];
   /** The record itself. */
   readonly manifest: Manifest;
@@ -19,18 +19,18 @@ export interface Installed {
 
 const prefix = 'kube-cert-recovery-installed-';
 
-/** All objects of an inventory but those that it calls others'. Pure. */
+/** All objects of an inventory except objects of another owner. Pure. */
 export function purgeable({ artefacts }: Pick<Resolved, 'artefacts'>): readonly ApiLocation[] {
   return artefacts.flatMap((artefact) =>
     isFile(artefact.location) || isOfOthers(artefact) ? [] : [artefact.location satisfies ApiLocation],
   );
 }
 
-/** Whether others work on objects of this inventory, as an operator does: then any of them may be its own. Pure. */
+/** Whether another controller, such as an operator, works on objects of this inventory: any may be its own. Pure. */
 export const isShared = ({ artefacts }: Pick<Resolved, 'artefacts'>): boolean =>
   artefacts.some((artefact) => !isFile(artefact.location) && isOfOthers(artefact));
 
-/** Pure. `namespace`: of the accounts. */
+/** Pure. `namespace`: namespace of the accounts. */
 export function installedRecord(inventory: string, namespace: string, created: readonly ApiLocation[]): Manifest {
   const lines = (wanted: ApiLocation['kind']): string => {
     const names = created.flatMap(({ kind, ...one }) => (kind === wanted ? [`${one.namespace}/${one.name}\n`] : []));
@@ -44,9 +44,9 @@ export function installedRecord(inventory: string, namespace: string, created: r
 }
 
 /**
- * The record before `absent` is created: with what is recorded already. To be asked for after it was seen that they are
- * absent. Then of two machines that adopt at once neither loses what the other has recorded: what that one creates from
- * here on was absent here, too. Throws MaterialInvalid.
+ * Returns the record to apply before `absent` is created: the current record plus these objects. Call it after their
+ * absence was seen. Then two machines that adopt at the same time do not lose each other's entries: objects that the
+ * other machine creates from here on were absent here, too. Throws MaterialInvalid.
  */
 export async function recordToCome(
   api: Api,
@@ -64,7 +64,7 @@ async function readRecord(api: Api, manifest: Manifest): Promise<Installed | und
 export const isInstalledRecord = ({ kind, metadata }: Manifest): boolean =>
   kind === 'ConfigMap' && metadata.name.startsWith(prefix);
 
-/** Those of all inventories, sorted. Throws MaterialInvalid for one that this program has not written. */
+/** Records of all inventories, sorted. Throws MaterialInvalid for a record that this program has not written. */
 export async function readInstalled(api: Api): Promise<readonly Installed[]> {
   const records: Installed[] = [];
   for (const manifest of await ownObjects(api, 'ConfigMap')) {
@@ -94,7 +94,7 @@ function locations(kind: ApiLocation['kind'], text: string): (ApiLocation | unde
   });
 }
 
-/** Of all that `init adopt` added to a static pod: what a mirror pod shows tells which of our manifests runs. */
+/** Digest of everything that `init adopt` added to a static pod: in a mirror pod it identifies the running manifest. */
 export const digestAnnotation = 'kube-cert-recovery/digest';
 
 interface PodList {
@@ -105,8 +105,8 @@ interface PodList {
 }
 
 /**
- * The names of adopted machines, sorted. Mirror pods have the annotations of the manifests that kubelets run, also those of
- * machines that are off. Throws what the API refuses.
+ * Names of adopted machines, sorted. Mirror pods have the annotations of the manifests that kubelets run, also on
+ * machines that are off. Throws the API's refusals.
  */
 export async function adoptedNodes(api: Api): Promise<readonly string[]> {
   const pods = await getIfPresent<PodList>(api, '/api/v1/namespaces/kube-system/pods');

@@ -1,20 +1,20 @@
-// The flags that the units of a machine were told: `init host` keeps those that are not given again, and `status` goes by
-// them. What a new run changes is told, never passed over. Pure.
+// Flags in the installed units of a machine: `init host` keeps those that are not given again, and `status` uses them.
+// Changes by a new run are always reported. Pure.
 import { flagRows, type FlagRow, type FlagsOf, isRepeatable, typedValue } from '../config/flags.ts';
 
 type Line = FlagsOf<'all' | 'modes'>;
 type Value = ReturnType<typeof typedValue>;
 
-/** As the value of a flag: takes away what the units were told. */
+/** Flag value that removes an installed flag. */
 export const none = 'none';
 
 const keptRows = flagRows.filter(({ units }) => units === 'kept');
 const renewalFlags: ReadonlySet<string> = new Set(['--renew-before', '--window', '--warn-only']);
-/** Of these each says something about the others: they are kept together, or not. */
+/** These flags depend on each other: all are kept, or none. */
 const inventoryFlags: ReadonlySet<string> = new Set(['--config', '--preset', '--parameter', '--directory']);
 const takenAway: ReadonlySet<string> = new Set(['--renew-before', '--window']);
 
-/** What the words of a command line say for a flag: of those that are said once, the last. */
+/** Value of a flag on a command line; the last one unless the flag is repeatable. */
 function saidIn(words: readonly string[], row: FlagRow): Value {
   const values = words.flatMap((word) => (word.startsWith(`${row.flag}=`) ? [word.slice(row.flag.length + 1)] : []));
   if (values.length === 0) return words.includes(row.flag) ? true : undefined;
@@ -22,15 +22,15 @@ function saidIn(words: readonly string[], row: FlagRow): Value {
 }
 
 interface Told {
-  /** Of the units; empty where there are none. */
+  /** Command line of the units; empty without units. */
   readonly words: readonly string[];
-  /** Whether the file that is named now, and was not before, says this field. */
+  /** Whether the configuration file, when newly named, sets this field. */
   readonly isInFile?: (field: string) => boolean;
 }
 
 /**
- * What was typed, and what the units were told besides. `--renew-before=none` takes renewal before expiry away, with what
- * says how; a new threshold without `--warn-only` is to be renewed by. Another inventory has directories of its own.
+ * Given flags, completed by the flags of the units. `--renew-before=none` removes renewal before expiry together with
+ * its other flags; a new threshold without `--warn-only` enables renewal. Another inventory has directories of its own.
  */
 export function withInstalled<L extends Line>(line: L, { words, isInFile = () => false }: Told): L {
   const isOther = isOtherInventory(line, words);
@@ -58,7 +58,7 @@ function isOtherInventory(line: Line, words: readonly string[]): boolean {
   });
 }
 
-/** The words of the units before and now, program first, held against each other: one line for each difference. */
+/** Differences between the units' command lines before and now, program first: one line for each. */
 export function changesOf(before: readonly string[], now: readonly string[]): readonly string[] {
   const [was, is] = [renewalText(before), renewalText(now)];
   const isNew = before.length === 0;

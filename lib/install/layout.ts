@@ -1,8 +1,8 @@
-// What `init` leaves on this host, and where. Pure. Everything lies below one directory; only files whose location is on
-// disk (etcd's) lie at the paths that the inventory names.
+// Files that `init` leaves on this host, and their paths. Pure. All lie below one directory; only files whose location
+// is on disk (etcd's) lie at the paths that the inventory names.
 import { join } from 'node:path';
 
-/** Of all that `init` writes on a machine. */
+/** Directory of everything that `init` writes on a machine. */
 export const defaultDirectory = '/etc/kubernetes/kube-cert-recovery';
 
 export function hostLayout(directory: string) {
@@ -21,24 +21,24 @@ export function hostLayout(directory: string) {
   };
 }
 
-/** By which a worker may ask for its kubelet's next certificate. */
+/** Token with which a worker requests its kubelet's next certificate. */
 export function workerTokenFile({ credentials }: Pick<HostLayout, 'credentials'>): string {
   return join(credentials, 'worker', 'token');
 }
 
 export type HostLayout = Readonly<ReturnType<typeof hostLayout>>;
 
-/** What `init adopt --repair` goes by; there where this machine is adopted. Beside the directories of the pods. */
+/** Record for `init adopt --repair`; present where this machine is adopted. Next to the directories of the pods. */
 export function adoptionFile(directory: string): string {
   return join(directory, 'adoption.json');
 }
 
-/** By which the approver of `init approver` knows the API server. */
+/** CA by which the approver of `init approver` verifies the API server. */
 export function approverAuthorityFile(directory: string): string {
   return join(directory, 'approver', 'ca.crt');
 }
 
-/** A static pod's manifest as it was before ours was added. */
+/** A static pod's manifest before our additions. */
 export function formerManifest({ directory }: HostLayout): string {
   return join(directory, 'former-manifest.yaml');
 }

@@ -1,5 +1,5 @@
-// Which of the rights that `init host` grants a host does not have, by the API server's own word: a SelfSubjectAccessReview
-// for each, which every identity may ask.
+// Rights granted by `init host` that a host lacks according to the API server: a SelfSubjectAccessReview for each,
+// which every identity may create.
 import type { KubeConnection } from '../kube/kube.ts';
 import { hostRules, type HostGrant } from './rules.ts';
 
@@ -11,7 +11,7 @@ interface Right {
   readonly verb: string;
 }
 
-/** One for each verb on each object. Pure. */
+/** One right for each verb on each object. Pure. */
 export function hostRights(grant: HostGrant): readonly Right[] {
   return [...hostRules(grant)].flatMap(([namespace, rules]) =>
     rules.flatMap(({ apiGroups, resources, resourceNames = [], verbs }) =>
@@ -31,13 +31,13 @@ interface Review {
 const path = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews';
 
 interface Asking {
-  /** As the host. */
+  /** Connection with the host's identity. */
   readonly connection: Pick<KubeConnection, 'request'>;
   readonly signal: AbortSignal;
   readonly timeoutMs: number;
 }
 
-/** In words, one text for each object; none where nothing is missing. Throws what the connection throws. */
+/** Missing rights in words, one text for each object; empty where none is missing. Throws errors of the connection. */
 export async function missingRights(grant: HostGrant, asking: Asking): Promise<readonly string[]> {
   const missing: Right[] = [];
   for (const right of hostRights(grant)) {

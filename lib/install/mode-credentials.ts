@@ -1,6 +1,6 @@
-// The credentials of each mode, and of kubelets without a certificate, as files: a token without an end, and a kubeconfig
-// that verifies the API server by the name that outlives all others. Each identity has a directory of its own, so that a
-// pod can mount one and not the other.
+// Credentials of each mode, and of kubelets without a certificate, as files: a token that never expires, and a
+// kubeconfig that verifies the API server by the recovery name, whose certificate outlives all others. Each identity
+// has its own directory, so that a pod can mount one and not the other.
 import { join } from 'node:path';
 import type { Secret } from '../kube/kube.ts';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
@@ -27,13 +27,13 @@ export interface CredentialOptions {
   readonly resolved: Resolved;
   readonly layout: HostLayout;
   readonly namespace: string;
-  /** The API server's address. */
+  /** Address of the API server. */
   readonly server: string;
   readonly recoveryServerName: string;
 }
 
 const pollMs = 100;
-/** How long kube-controller-manager may take to fill a token Secret. */
+/** Longest time until kube-controller-manager fills a token Secret. */
 const tokenTimeoutMs = 60_000;
 
 function credentialDirectory({ credentials }: HostLayout, identity: ModeIdentity): string {
@@ -44,16 +44,13 @@ export function credentialKubeconfig(layout: HostLayout, identity: ModeIdentity)
   return join(credentialDirectory(layout, identity), 'kubeconfig');
 }
 
-/** What writeCredential writes, at most. */
+/** Files that writeCredential writes, at most. */
 export function credentialFiles(layout: HostLayout, identity: ModeIdentity): readonly string[] {
   const directory = credentialDirectory(layout, identity);
   return ['token', 'ca.crt', 'kubeconfig'].map((name) => join(directory, name));
 }
 
-/**
- * Writes token, CA where needed, and kubeconfig of one identity, with the token of this account. Returns the files that
- * changed.
- */
+/** Writes token, CA where needed, and kubeconfig of one identity, with the account's token. Returns changed files. */
 export async function writeCredential(
   identity: ModeIdentity,
   options: CredentialOptions,
@@ -84,8 +81,8 @@ export async function writeCredential(
 }
 
 /**
- * Of an account, from the Secret that kube-controller-manager fills. `rootCa`: what that one knows the API server by
- * (--root-ca-file). Throws KubeUnavailable when it has not in time.
+ * Token of an account, from the Secret that kube-controller-manager fills. `rootCa`: the CAs by which
+ * kube-controller-manager knows the API server (--root-ca-file). Throws KubeUnavailable when it is not filled in time.
  */
 export async function readToken(
   account: Account,
@@ -110,9 +107,9 @@ export async function readToken(
 }
 
 /**
- * The CA that has signed the certificate for the recovery name. A published bundle is followed by the syncer when that
- * CA is renewed, so it is preferred to a copy, which would lock us out then. Where the inventory leaves that certificate
- * to others, as those of OpenShift's other components do, what came with the token has to know it.
+ * CA that signed the certificate for the recovery name. The syncer updates a published bundle when that CA is renewed,
+ * so a bundle is preferred to a copy, which would lock us out then. Where the inventory leaves that certificate to
+ * another controller, such as an OpenShift operator, the CAs next to the token must verify it.
  */
 async function recoveryAuthority(
   { resolved, layout, store, api, clock, recoveryServerName }: CredentialOptions,
@@ -138,7 +135,7 @@ async function recoveryAuthority(
   );
 }
 
-/** Throws InventoryInvalid when kube-controller-manager knows other CAs only, KubeUnavailable when nothing is served. */
+/** Throws InventoryInvalid when kube-controller-manager has other CAs only, KubeUnavailable when nothing is served. */
 async function requireVerified(
   { api, clock, recoveryServerName }: Pick<CredentialOptions, 'api' | 'clock' | 'recoveryServerName'>,
   rootCa: Uint8Array,

@@ -1,5 +1,5 @@
-// One static pod beside the operators of an OpenShift control plane: regen of the three presets, which acts on what has
-// expired only, and the approver. And the MachineConfig that brings it to the control-plane nodes. Pure.
+// Static pod next to the operators of an OpenShift control plane: regen of the three presets, which acts only on
+// expired certificates, and the approver. And the MachineConfig that installs it on the control-plane nodes. Pure.
 import { podOfMachine } from './approver-pod.ts';
 import { clockOfMachine, hostPath, ownContainer } from './own-container.ts';
 
@@ -10,7 +10,7 @@ const kubeletPki = '/var/lib/kubelet/pki';
 /** SELinux enforces on every node. */
 const seLinux = { type: 'spc_t', level: 's0' };
 
-/** `directory`: of the files that `init` and `init approver` have written on the node. */
+/** `directory`: holds the files that `init` and `init approver` have written on the node. */
 export function besideOperatorsPod(image: string, directory: string): object {
   const own = hostPath('', `${directory}/approver`, { readOnly: true });
   const kubelet = hostPath('kubelet', kubeletPki, { readOnly: true });

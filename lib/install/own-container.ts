@@ -2,7 +2,7 @@
 import { timesyncdDirectory } from '../host/clock-synchronised.ts';
 import type { SecurityLabel } from './container.ts';
 
-/** Also of the names of volumes that we add; what has it is ours. */
+/** Container name, and prefix of the volumes that we add: both identify our additions. */
 export const containerName = 'kube-cert-recovery';
 
 export interface Named {
@@ -18,14 +18,14 @@ export interface Mounted {
 const fromField = (name: string, fieldPath: string) => ({ name, valueFrom: { fieldRef: { fieldPath } } });
 
 interface OwnContainer {
-  /** Default: that of the program. */
+  /** Default: name of the program. */
   readonly name?: string;
   readonly image: string;
   readonly args: readonly string[];
-  /** Where its health is asked, on the loopback address of the machine. */
+  /** Port of its health probes on the loopback address of the machine. */
   readonly healthPort: number;
   readonly volumeMounts: readonly Named[];
-  /** Where SELinux is on. */
+  /** Label where SELinux is on. */
   readonly seLinux?: SecurityLabel | undefined;
 }
 
@@ -44,7 +44,7 @@ export function ownContainer({ name = containerName, healthPort, seLinux, ...tol
     ],
     livenessProbe: { ...probe, initialDelaySeconds: 30, periodSeconds: 30, timeoutSeconds: 15, failureThreshold: 4 },
     resources: ownResources,
-    // Certificates and keys on a control-plane node belong to root; no capability is needed to write one's own files.
+    // Certificates and keys on a control-plane node belong to root; writing one's own files needs no capability.
     securityContext: { runAsUser: 0, runAsGroup: 0, ...leastPrivileges, ...(seLinux && { seLinuxOptions: seLinux }) },
     terminationMessagePolicy: 'FallbackToLogsOnError',
     volumeMounts: told.volumeMounts,
@@ -61,12 +61,12 @@ export const leastPrivileges = {
 };
 
 /**
- * By it a container that signs or approves can know that the clock is right. No pod waits for it: it is made where
- * something else than systemd-timesyncd keeps the time.
+ * Shows a container that signs or approves whether the clock is right. No pod waits for it: the directory is created
+ * where another service than systemd-timesyncd keeps the time.
  */
 export const clockOfMachine = hostPath('clock', timesyncdDirectory, { readOnly: true, type: 'DirectoryOrCreate' });
 
-/** `suffix`: of its name, which begins with ours. */
+/** `suffix`: appended to our volume name. */
 export function hostPath(
   suffix: string,
   path: string,

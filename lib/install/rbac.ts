@@ -1,6 +1,6 @@
-// Everything that `init` makes besides the certificates' own objects: namespaces, ServiceAccounts, what each of them may
-// do (rules.ts), and tokens. Pure. Each mode has an account of its own, because what reads signers' keys is as
-// powerful as cluster-admin, and the others need not; in static pods the syncer of each pod has one, too.
+// All objects that `init` makes except certificates: namespaces, ServiceAccounts, their rights (rules.ts), and tokens.
+// Pure. Each mode has its own account, because reading signers' keys is as powerful as cluster-admin, and only regen
+// needs it; in static pods the syncer of each pod has its own, too.
 import { bootstrapAccount } from '../bootstrap-identity.ts';
 import { staticPods } from '../components.ts';
 import { readBy } from '../inventory/resolve.ts';
@@ -36,13 +36,13 @@ import {
 /** One process of mode syncer. */
 interface SyncerGrant {
   readonly account: SyncerAccount;
-  /** As this process sees them: what it publishes, and readers that it looks after. */
+  /** Artefacts of this process: the published ones, with the readers that it restarts and checks. */
   readonly artefacts: Artefacts;
   /** Whether it restarts components that must read their files again. */
   readonly reacts: boolean;
 }
 
-/** What the syncer of each pod publishes and looks after. */
+/** Grant for the syncer of each pod. */
 export function podSyncers(resolved: Resolved): readonly SyncerGrant[] {
   return staticPods.map((pod) => {
     const { artefacts } = readBy(resolved, podContainers[pod].components);
@@ -51,8 +51,8 @@ export function podSyncers(resolved: Resolved): readonly SyncerGrant[] {
 }
 
 /**
- * What the one syncer that `init` sets up may read: what these components read, all where none are named. Where they are
- * in one static pod it has the account of that pod, so that several of them do not take each other's rights.
+ * Grant for the one syncer that `init` sets up: artefacts that these components read, or all without `components`.
+ * Components of one static pod share the account of that pod, so that several syncers do not take each other's rights.
  */
 export function syncerOf(resolved: Resolved, components: readonly string[] | undefined): SyncerGrant {
   if (components === undefined) return { account: 'syncer', artefacts: resolved.artefacts, reacts: true };
@@ -63,20 +63,20 @@ export function syncerOf(resolved: Resolved, components: readonly string[] | und
 
 export interface RbacOptions extends Partial<Pick<Resolved, 'name' | 'asks'>> {
   readonly artefacts: Artefacts;
-  /** Where the ServiceAccounts live. */
+  /** Namespace of the ServiceAccounts. */
   readonly namespace: string;
   /** Default: one process for all components, with the account `syncer`. */
   readonly syncers?: readonly SyncerGrant[];
-  /** Also the identities by which kubelets get certificates; true: new client certificates, the least. Default: false. */
+  /** Also the identities by which kubelets get certificates; true: client certificates, the least. Default: false. */
   readonly approver?: boolean | ApproverGrant;
 }
 
 const rbacGroup = 'rbac.authorization.k8s.io';
 const kubeletClient = 'kube-apiserver-kubelet-client';
-/** No right of ours: `kubectl logs` and `exec` need it as long as the API server has a client certificate of ours. */
+/** Not our own right: `kubectl logs` and `exec` need it as long as the API server has a client certificate of ours. */
 export const kubeletClientBinding = 'kube-cert-recovery-kubelet-client';
 
-/** In the order in which it is made. */
+/** Manifests in the order of creation. */
 export function installManifests(options: RbacOptions): Manifest[] {
   const { artefacts, namespace, approver = false, asks } = options;
   const suffix = suffixOf(options);
@@ -113,7 +113,7 @@ export function installManifests(options: RbacOptions): Manifest[] {
   ];
 }
 
-/** Those that hold accounts, objects, or the restart Lease; leader leases live in one that is there. */
+/** Namespaces that hold accounts, objects, or the restart Lease; the namespace of leader Leases exists already. */
 function namespacesOf(
   { artefacts, namespace }: RbacOptions,
   rules: readonly (readonly [Account, RulesByNamespace])[],
@@ -137,8 +137,9 @@ function accountManifest(account: Account, namespace: string): Manifest {
 }
 
 /**
- * A token without an end: it must still be good after years off. It is not listed in the ServiceAccount's `.secrets`,
- * because kube-controller-manager removes listed ones that were not used for a year (legacy_serviceaccount_token_cleaner.go).
+ * A token that never expires: it must still be valid after years off. It is not listed in the ServiceAccount's
+ * `.secrets`, because kube-controller-manager removes listed tokens that were not used for a year
+ * (legacy_serviceaccount_token_cleaner.go).
  */
 function token(account: Account, namespace: string): Manifest {
   return {
@@ -154,8 +155,9 @@ function token(account: Account, namespace: string): Manifest {
 }
 
 /**
- * What is given to an inventory may be kept by another one in the same cluster (OpenShift's three). They have rights in the
- * same namespaces, and none may take another one's away: so their roles differ by the inventory's name.
+ * Role suffix of an inventory with external artefacts, which another inventory in the same cluster may keep
+ * (OpenShift's three). Their roles are in the same namespaces and must not replace each other: so they differ by the
+ * inventory's name.
  */
 function suffixOf({ artefacts, name }: RbacOptions): string {
   return name !== undefined && artefacts.some(({ kind }) => kind === 'external') ? `-${name}` : '';
@@ -185,7 +187,7 @@ function granted(
   return [{ ...typeMeta(kind), metadata, rules }, binding(kind, metadata, subject)];
 }
 
-/** `role`: default that of the same name. */
+/** `role`: defaults to the role of the same name. */
 function binding(kind: RoleKind, metadata: Manifest['metadata'], subject: Subject, role = metadata.name): Manifest {
   const roleRef = { apiGroup: rbacGroup, kind, name: role };
   return { ...typeMeta(`${kind}Binding`), metadata, roleRef, subjects: [subject] };
@@ -197,12 +199,12 @@ const grantOf = (approver: true | ApproverGrant): ApproverGrant | undefined =>
 const judgesClients = (grant: ApproverGrant | undefined): boolean => grant?.signers.includes('kubelet-client') ?? true;
 
 interface ApproverInstall {
-  /** Also a token without an end, for a process that is no Pod of that ServiceAccount. */
+  /** Whether to make a non-expiring token for a process outside a Pod of that ServiceAccount. */
   readonly token: boolean;
   readonly grant: ApproverGrant;
 }
 
-/** Of the approver on its own. */
+/** Manifests of the standalone approver. */
 export function approverInstallManifests(namespace: string, options: ApproverInstall): Manifest[] {
   return [
     { ...typeMeta('Namespace'), metadata: { name: namespace } },
@@ -218,7 +220,7 @@ function approverManifests(namespace: string, grant?: ApproverGrant): Manifest[]
     accountManifest('approver', namespace),
     ...clusterRole(name, approverClusterRules(grant), subject),
     ...roles(name, approverRules(namespace, grant), subject),
-    // Without data: what the approvers have written there stays when it is applied again.
+    // Without data: entries that approvers have written stay when it is applied again.
     ...(judgesClients(grant) ? approverRecords : []).map((record) => ({
       ...typeMeta('ConfigMap'),
       metadata: { namespace, name: record, labels: ownLabel },
@@ -226,21 +228,22 @@ function approverManifests(namespace: string, grant?: ApproverGrant): Manifest[]
   ];
 }
 
-/** Of kubelets without a certificate on adopted machines. */
+/** Manifests for kubelets without a certificate on adopted machines. */
 function bootstrapperManifests(namespace: string): Manifest[] {
   const subject = { kind: 'ServiceAccount', namespace, name: bootstrapAccount } as const;
   const metadata = { name: bootstrapAccount, labels: ownLabel };
   return [
     accountManifest('node-bootstrapper', namespace),
-    // Upstream's role for kubelets that have no certificate yet, without the one that has kcm approve by itself.
+    // Upstream's role for kubelets without a certificate, not the role by which kube-controller-manager approves by
+    // itself.
     binding('ClusterRole', metadata, subject, 'system:node-bootstrapper'),
     token('node-bootstrapper', namespace),
   ];
 }
 
 /**
- * What workers ask with, one identity for all of them. Neither `...:nodeclient` nor `...:selfnodeclient` is theirs, or
- * kube-controller-manager's own approver would give whoever has the token the name of any node (sarapprove.go).
+ * Identity shared by all workers for their requests. It gets neither `...:nodeclient` nor `...:selfnodeclient`, or
+ * kube-controller-manager's own approver would give any holder of the token the name of any node (sarapprove.go).
  */
 export function workerManifests(namespace: string): Manifest[] {
   const name = accountName('worker');
@@ -252,13 +255,10 @@ export function workerManifests(namespace: string): Manifest[] {
   ];
 }
 
-/** Also of its bindings. */
+/** Name of the role and of its bindings. */
 export const hostsRole = 'kube-cert-recovery-hosts';
 
-/**
- * What the hosts of the control plane may do. They have no account: each signs a client certificate of this group for some
- * minutes.
- */
+/** Rights of the control-plane hosts. Without an account, each signs a client certificate of this group for minutes. */
 export function hostManifests(grant: HostGrant): Manifest[] {
   const rules = hostRules(grant);
   // The other namespaces are the control plane's.
@@ -269,7 +269,7 @@ export function hostManifests(grant: HostGrant): Manifest[] {
   return [...namespaces, ...roles(hostsRole, rules, subject)];
 }
 
-/** The API server's own name towards kubelets is in no group, so it needs the role by name: logs, exec, port-forward. */
+/** The API server's certificate for kubelets names no group, so its user needs the role: logs, exec, port-forward. */
 function kubeletAccess(artefacts: Artefacts): Manifest[] {
   if (!artefacts.some((artefact) => artefact.kind === 'target' && artefact.commonName === kubeletClient)) return [];
   const subject = { apiGroup: rbacGroup, kind: 'User', name: kubeletClient } as const;

@@ -1,8 +1,8 @@
-// `init render`: the first generation as files, with no API server at all, so that static pods can start. An existing
-// generation is never overwritten. A run that was killed is completed by the next one, with the signers it had made:
+// `init render`: the first generation as files, without any API server, so that static pods can start. An existing
+// generation is never overwritten. A killed run is completed by the next one, with the signers it had made:
 //
 //  1. refuse a directory that holds another generation      4. publish what the components read
-//  2. read what an interrupted run left behind              5. write kubeconfigs
+//  2. read the leftovers of an interrupted run              5. write kubeconfigs
 //  3. make and store each artefact before its dependants    6. write generation.json: complete
 import { dirname } from 'node:path';
 import type { Clock } from '../clock.ts';
@@ -28,7 +28,7 @@ interface RenderOptions {
   readonly resolved: Resolved;
   /** Absolute path. */
   readonly directory: string;
-  /** The API server's address for kubeconfigs. Default: https://localhost:6443, which localhost-serving answers. */
+  /** API server's address for kubeconfigs. Default: https://localhost:6443, which localhost-serving covers. */
   readonly server?: string | undefined;
   /** Default: RSA-2048. */
   readonly keyAlgorithm?: KeyAlgorithm | undefined;
@@ -41,16 +41,16 @@ export interface RenderOutcome {
   readonly directory: string;
   /** Paths and objects that were (with --dry-run: would be) written. */
   readonly written: readonly string[];
-  /** What was there already and stays. */
+  /** Existing paths and objects, kept. */
   readonly kept: readonly string[];
-  /** Objects that others must provide. */
+  /** Objects that another controller must provide. */
   readonly notMade: readonly string[];
   readonly flags: ComponentFlags;
-  /** By component. */
+  /** Kubeconfig paths by component. */
   readonly kubeconfigs: Readonly<Record<string, string>>;
 }
 
-/** Throws WriteFailed, ReadFailed, MaterialInvalid, SignFailed; then running it again completes what it began. */
+/** Throws WriteFailed, ReadFailed, MaterialInvalid, SignFailed; running it again then completes the generation. */
 export async function runRender(options: RenderOptions): Promise<RenderOutcome> {
   const { resolved } = options;
   const layout = hostLayout(options.directory);
@@ -62,7 +62,7 @@ export async function runRender(options: RenderOptions): Promise<RenderOutcome> 
   const staged = await readStaged(layout, resolved);
   if (!complete && staged.size === 0) await refuseForeign(layout); // 1
   if (complete) note('unchanged', layout.generationFile);
-  // Of a complete one: what no API can heal may have been lost since.
+  // A complete generation: only files are made again, because no API can heal their loss.
   await renderObjects(staged, rendering, ({ location }) => !complete || isFile(location)); // 2 to 4
   await renderKubeconfigs(rendering); // 5
   if (!complete) await finish(rendering); // 6

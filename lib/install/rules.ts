@@ -1,10 +1,8 @@
-// What the modes do to objects, as rules of RBAC: by name of every object of the inventory, and no verb that is not
-// used. Pure.
+// RBAC rules for the modes' requests: every object of the inventory by name, and no verb that is not used. Pure.
 //
-// Creation can be limited by name only when it is done by a PATCH (server-side apply): the API server then asks for
-// both `patch` and `create` with the object's name; a POST carries no name and is refused.
-// The exceptions to "by name" are Events (create only), and lists of CertificateSigningRequests and APIServices, which
-// proofs read.
+// Creation can be limited by name only when it is done by a PATCH (server-side apply): the API server then checks both
+// `patch` and `create` with the object's name; a POST carries no name and is refused. Not limited by name are Events
+// (create only), and lists of CertificateSigningRequests and APIServices, which proofs read.
 import { clientAuthoritiesName, firstApprovalsName, issuedCertificatesName } from '../bootstrap-identity.ts';
 import { type AddressSettings, machineApis } from '../config/address-settings.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
@@ -19,7 +17,7 @@ import { type KubeletSigner, kubeletSigners } from '../well-known.ts';
 import type { RbacRule } from './apply.ts';
 
 export type Artefacts = readonly (Artefact | ResolvedArtefact)[];
-/** Of Roles, by namespace. */
+/** Rules of Roles by namespace. */
 export type RulesByNamespace = ReadonlyMap<string, readonly RbacRule[]>;
 
 const leases = { apiGroups: ['coordination.k8s.io'], resources: ['leases'] } as const;
@@ -27,9 +25,9 @@ const createEvents: RbacRule = { apiGroups: ['events.k8s.io'], resources: ['even
 const certificates = 'certificates.k8s.io';
 
 /**
- * What regen never writes it still reads: key pairs are checked, and of opaque objects it says which are gone. Without
- * the right to read one, that artefact would count as out of reach, and regen would never be ready. Leader leases it releases
- * when their holder was switched off.
+ * regen reads also objects that it never writes: key pairs are checked, and missing opaque objects are reported.
+ * Without the right to read one, that artefact would count as out of reach, and regen would never be ready. It releases
+ * leader Leases whose holder was switched off.
  */
 export function regenRules(artefacts: Artefacts): RulesByNamespace {
   const made = artefacts.filter((artefact) => !isOnlyRead(artefact));
@@ -42,7 +40,7 @@ export function regenRules(artefacts: Artefacts): RulesByNamespace {
   ]);
 }
 
-/** `reacts`: it restarts components that must read their files again, kube-apiserver on one machine at a time. */
+/** `reacts`: restarts components that must read their files again, kube-apiserver on one machine at a time. */
 export function syncerRules(artefacts: Artefacts, { reacts }: { readonly reacts: boolean }): RulesByNamespace {
   const published = artefacts.filter((artefact) => artefact.published !== undefined);
   return byNamespace([
@@ -53,7 +51,7 @@ export function syncerRules(artefacts: Artefacts, { reacts }: { readonly reacts:
   ]);
 }
 
-/** What proofs list: APIServices show whether the proxy client is in use, CertificateSigningRequests the CSR signer. */
+/** Lists for proofs of use: APIServices for the proxy client, CertificateSigningRequests for the CSR signer. */
 export function proofRules(artefacts: Artefacts): readonly RbacRule[] {
   const declared = new Set<string>(proofsOf(artefacts).map(({ kind }) => kind));
   return Object.entries(proofKinds).flatMap(([kind, { lists }]) => {
@@ -62,7 +60,7 @@ export function proofRules(artefacts: Artefacts): readonly RbacRule[] {
   });
 }
 
-/** Objects of the whole cluster that tell host names (lib/inventory/discover/openshift.ts). */
+/** Objects of the whole cluster that contain host names (lib/inventory/discover/openshift.ts). */
 export const namesRules: readonly RbacRule[] = [
   {
     apiGroups: [openshiftObjects.group],
@@ -72,19 +70,19 @@ export const namesRules: readonly RbacRule[] = [
   },
 ];
 
-/** What a process of mode approver is told to approve, and by what. */
+/** Kinds of requests that a process of mode approver approves, and sources of addresses for them. */
 export interface ApproverGrant {
   readonly signers: readonly KubeletSigner[];
   readonly addresses: readonly AddressSettings[];
 }
 
-/** The least. */
+/** The least rights. */
 const clientsOnly: ApproverGrant = { signers: ['kubelet-client'], addresses: [] };
 
 /**
  * Requests for certificates are many and their names are not known beforehand; approval is limited by signer instead
- * (the verb `approve` on it: plugin/pkg/admission/certificates/approval). Nodes are only read, and listed only where one
- * must be compared with all others.
+ * (the verb `approve` on it: plugin/pkg/admission/certificates/approval). Nodes are only read, and listed only where
+ * one must be compared with all others.
  */
 export function approverClusterRules({ signers, addresses }: ApproverGrant = clientsOnly): readonly RbacRule[] {
   const resourceNames = signers.map((name) => kubeletSigners[name]);
@@ -99,13 +97,13 @@ export function approverClusterRules({ signers, addresses }: ApproverGrant = cli
   ];
 }
 
-/** Whose names no node is given: Services, by name and by address (lib/approver/cluster-facts.ts). */
+/** Services, by name and by address: no node may get their names (lib/approver/cluster-facts.ts). */
 const clusterNameRules: readonly RbacRule[] = [
   { apiGroups: [''], resources: ['services'], verbs: ['get'] },
   { apiGroups: ['networking.k8s.io'], resources: ['servicecidrs'], verbs: ['list'] },
 ];
 
-/** Machines of this cluster; those of another are read with a credential of that one, which needs the same. */
+/** Machines of this cluster; those of another cluster are read with its credential, which needs the same rules. */
 function machineRules(addresses: readonly AddressSettings[]): readonly RbacRule[] {
   const groups = addresses.flatMap((source) =>
     source.kind === 'machines' && source.kubeconfig === undefined ? [machineApis[source.api].group] : [],
@@ -117,20 +115,20 @@ function machineRules(addresses: readonly AddressSettings[]): readonly RbacRule[
   }));
 }
 
-/** ConfigMaps in which approvers keep what they must not forget. */
+/** ConfigMaps in which approvers keep lasting state. */
 export const approverRecords: readonly string[] = [firstApprovalsName, issuedCertificatesName];
 
-/** Without `list` and `watch`: a worker knows the name of its own request, and of no other. */
+/** Verbs without `list` and `watch`: a worker knows only the name of its own request. */
 export const workerRules: readonly RbacRule[] = [
   { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['create', 'get'] },
 ];
 
-/** Events about what has no namespace live in `default`. `namespace`: of the account. */
+/** Events about objects without a namespace are created in `default`. `namespace`: namespace of the account. */
 export function approverRules(namespace: string, { signers }: ApproverGrant = clientsOnly): RulesByNamespace {
   const configMaps = { apiGroups: [''], resources: ['configmaps'] };
   const clients: readonly Placed[] = [
     ['kube-node-lease', { ...leases, verbs: ['get'] }],
-    // By which CAs the API server believes clients: upstream's rule (extension-apiserver-authentication-reader).
+    // CAs by which the API server verifies clients: upstream's rule (extension-apiserver-authentication-reader).
     ['kube-system', { ...configMaps, resourceNames: [clientAuthoritiesName], verbs: ['get'] }],
     [namespace, { ...configMaps, resourceNames: approverRecords, verbs: ['get', 'update'] }],
   ];
@@ -158,7 +156,7 @@ function eventRules(artefacts: Artefacts): Placed[] {
   return [...new Set(namespaces)].map((namespace) => [namespace, createEvents]);
 }
 
-/** Leader leases by which use is proven. */
+/** Leader leases that prove use. */
 function leaseRules(artefacts: Artefacts, verbs: readonly string[]): Placed[] {
   const named = artefacts
     .flatMap(({ readers }) => readers.map(({ proof }) => proof))
@@ -166,7 +164,7 @@ function leaseRules(artefacts: Artefacts, verbs: readonly string[]): Placed[] {
   return namesByNamespace(named).map(([namespace, names]): Placed => [namespace, { ...leases, ...names, verbs }]);
 }
 
-/** Where kube-apiserver must be restarted for what is observed, one machine after the other. */
+/** Restart Lease, where kube-apiserver must be restarted for observed artefacts, one machine after the other. */
 function restartLeaseRules(artefacts: Artefacts): Placed[] {
   const isNeeded = observed(artefacts).some(({ readers }) =>
     readers.some(({ component, needs }) => component === 'kube-apiserver' && needs === 'restart'),
@@ -174,17 +172,17 @@ function restartLeaseRules(artefacts: Artefacts): Placed[] {
   return isNeeded ? [takes(restartLease)] : [];
 }
 
-/** What a host of the control plane is told, as far as it needs rights for it. */
+/** Settings of a control-plane host that need rights. */
 export interface HostGrant {
   readonly inventory: Pick<Inventory, 'artefacts' | 'discover'>;
-  /** With --renew-before. */
+  /** Whether --renew-before is set. */
   readonly renewsAhead: boolean;
 }
 
 /**
- * Of the hosts of the control plane: they renew ahead of time one after the other, release leader Leases of their own that
- * were left behind, which also show the time of other machines, let certificates live as long as kubeadm says, and publish
- * a CA that they have renewed where kubeadm does.
+ * Rules for the control-plane hosts: they renew ahead of time one after the other, release leader Leases that they left
+ * behind themselves, read in the Leases also the time of other machines, read kubeadm's certificate lifetimes, and
+ * publish a CA that they have renewed where kubeadm does.
  */
 export const hostRules = ({ inventory: { artefacts, discover }, renewsAhead }: HostGrant): RulesByNamespace => {
   const configMap = ({ namespace, name }: LeaseName, ...verbs: readonly string[]): Placed => [
@@ -206,7 +204,7 @@ const takes = ({ namespace, name }: LeaseName): Placed => [
   { ...leases, resourceNames: [name], verbs: ['get', 'create', 'patch', 'update'] },
 ];
 
-/** Whose files lie on disk: only of these does the syncer ask for proofs. */
+/** Artefacts with files on disk: the syncer needs proofs only for these. */
 function observed(artefacts: Artefacts): Artefacts {
   return artefacts.filter(({ published, location }) => published !== undefined || isFile(location));
 }

@@ -1,6 +1,6 @@
-// What `uninstall` takes out can be taken out in parts, because each is lived on by others: `modes` by processes of `init`,
-// `approver` by those that approve, `workers` by every worker that was given the token, `hosts` by control-plane nodes with
-// the units of `init host`. Whoever still lives on a part is named before it goes.
+// Parts that `uninstall` can remove separately, because each has other users: `modes` serve processes of `init`,
+// `approver` approving processes, `workers` every worker that was given the token, `hosts` control-plane nodes with the
+// units of `init host`. Users of a part are named before it is removed.
 import { getIfPresent } from '../kube/objects.ts';
 import { readLease } from '../kube/leases.ts';
 import { collectionPath } from '../kube/resources.ts';
@@ -30,29 +30,29 @@ const names: Readonly<Record<Exclude<UninstallPart, 'modes'>, readonly string[]>
   hosts: [hostsRole],
 };
 
-/** Of an object of ours. Pure. */
+/** Part that an object of ours belongs to. Pure. */
 export function partOf({ metadata: { name } }: Pick<Manifest, 'metadata'>): UninstallPart {
   return (['approver', 'workers', 'hosts'] as const).find((part) => names[part].includes(name)) ?? 'modes';
 }
 
 interface Tenants {
   readonly part: UninstallPart;
-  /** Whoever would lose something, and what. */
+  /** Users of the part, and the consequence for them. */
   readonly who: string;
 }
 
 interface Looking {
   readonly api: Api;
   readonly parts: readonly UninstallPart[];
-  /** What is there, of our own. */
+  /** Our existing objects. */
   readonly objects: readonly Manifest[];
   /** Whether the units of `init host` are on this machine. */
   readonly isHost: boolean;
-  /** What was typed besides the parts, for the command that leaves others alone. */
+  /** Flags of the command line except the parts, for the command that spares the parts in use. */
   readonly typed: Given;
 }
 
-/** Who lives on what, and the commands that take out the rest and all; undefined: nobody. */
+/** Users of each part, and the commands that remove the unused parts or all; undefined: no users. */
 export async function whoIsLeft(looking: Looking): Promise<string | undefined> {
   const { parts, objects } = looking;
   const there = new Set(objects.map(partOf));
@@ -112,7 +112,7 @@ const tenant: Readonly<Record<UninstallPart, (looking: Looking) => Promise<strin
   },
 };
 
-/** Set by the API server on a token without an end, by day (serviceaccount, LastUsedLabelKey). */
+/** Last day of use, set by the API server on a non-expiring token (serviceaccount, LastUsedLabelKey). */
 const lastUsedLabel = 'kubernetes.io/legacy-token-last-used';
 
 async function workerNodes(api: Api): Promise<readonly string[]> {
@@ -124,7 +124,7 @@ async function workerNodes(api: Api): Promise<readonly string[]> {
   );
 }
 
-/** By whom, and when. */
+/** Time and holder of the last renewal, from the Lease. */
 async function lastTaken(api: Api): Promise<string | undefined> {
   const lease = await readLease({ ...api, lease: renewalLease }).catch((err: unknown) => {
     if (!isCode(err, 'KubeNotFound')) throw err;

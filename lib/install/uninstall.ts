@@ -1,8 +1,8 @@
-// `uninstall`: takes out what `init` made, or parts of it (uninstall-parts.ts): rights first, then identities, then the files with their tokens. The
-// certificates' own objects stay, because the control plane lives on them, and so does the binding by which the API
-// server may reach kubelets; with `purge` they go too. Everything of ours is found by its label, so what an earlier
-// inventory made goes as well; which objects `init` has created besides says the record of the installation. Running it
-// again finds nothing to do.
+// `uninstall`: removes everything that `init` made, or parts of it (uninstall-parts.ts): rights first, then identities,
+// then the files with their tokens. Certificate objects stay, because the control plane needs them, and so does the
+// binding by which the API server may reach kubelets; with `purge` they are deleted too. Our objects are found by their
+// label, so those of an earlier inventory are removed as well; the record of the installation names the other objects
+// that `init` has created. A second run finds nothing to do.
 import { join } from 'node:path';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { RecoveryError } from '../errors.ts';
@@ -23,20 +23,20 @@ import { partOf, whoIsLeft, type UninstallPart, uninstallParts } from './uninsta
 import type { Given } from '../next-command.ts';
 
 interface UninstallOptions {
-  /** As an administrator. */
+  /** Administrator's connection. */
   readonly connection: KubeConnection;
-  /** The inventory that was named; without it the recorded one. */
+  /** The named inventory; without it the recorded one. */
   readonly resolved?: Resolved | undefined;
   readonly directory: string;
   /** Also delete every Secret and ConfigMap that `init` has created, signers' keys included. */
   readonly purge?: boolean;
-  /** Although somebody still lives on it, and although nothing tells which objects `init` has created. */
+  /** Remove parts in use, and objects although no record lists the created ones. */
   readonly force?: boolean;
   /** Default: all. */
   readonly parts?: readonly UninstallPart[] | undefined;
   /** Whether the units of `init host` are on this machine. Default: false. */
   readonly isHost?: boolean;
-  /** What was typed besides the parts. */
+  /** Flags of the command line except the parts. */
   readonly typed?: Given;
   readonly dryRun?: boolean;
   readonly signal: AbortSignal;
@@ -45,9 +45,9 @@ interface UninstallOptions {
 export interface UninstallOutcome {
   /** Objects and directories that were (with dryRun: would be) removed. */
   readonly removed: readonly string[];
-  /** What is still there, and only goes with `purge`. */
+  /** Remaining objects, removed only with `purge`. */
   readonly kept: readonly string[];
-  /** With dryRun: who still lives on it, without `force`. */
+  /** Users that still need a part, with dryRun and without `force`. */
   readonly left?: string | undefined;
 }
 
@@ -64,8 +64,8 @@ const kinds = [
 ] as const;
 
 /**
- * Throws KubeConflict while somebody lives on what goes and when purged objects may be others', ConfigInvalid when it is not
- * clear which inventory is meant, and what the API refuses.
+ * Throws KubeConflict while a removed part has users and when purged objects may belong to another controller,
+ * ConfigInvalid when the inventory is ambiguous, and the API's refusals.
  */
 export async function runUninstall(options: UninstallOptions): Promise<UninstallOutcome> {
   const { connection, signal, dryRun = false, purge = false, isHost = false, typed = {} } = options;
@@ -90,12 +90,12 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     if (isNeeded) kept.push(`${manifestText(manifest)}, without which "kubectl logs" and "exec" are refused`);
     else await remove(pathInApi(manifest), manifestText(manifest));
   }
-  // What took it has no identity any more.
+  // Its holders have no identity any more.
   if (takesModes) await remove(leasePath(restartLease), leaseText(restartLease));
   if (parts.includes('hosts')) await remove(leasePath(renewalLease), leaseText(renewalLease));
   if (purge) {
     for (const object of objects) await remove(objectPath(object), locationText(object));
-    // Last: a run that was killed is completed by the next.
+    // Last: a killed run is completed by the next one.
     if (record !== undefined) await remove(pathInApi(record.manifest), manifestText(record.manifest));
   }
   for (const each of records.filter((one) => !purge || one !== record)) {
@@ -121,7 +121,7 @@ interface Wanted {
   readonly record?: Installed | undefined;
 }
 
-/** What `purge` deletes. Pure. */
+/** Objects that `purge` deletes. Pure. */
 export function wanted(
   records: readonly Installed[],
   { resolved, purge = false, force = false }: Pick<UninstallOptions, 'resolved' | 'purge' | 'force'>,
@@ -147,25 +147,25 @@ export function wanted(
   throw new RecoveryError('KubeConflict', message);
 }
 
-// `uninstall --give-back`: makes plain files of the objects that the syncer has published, at the same paths and with
-// the same bytes, for whatever writes them next. No path is ever absent, so components may run. It comes after the
-// syncer's rights are gone: a syncer that may still read the API would take the files over again.
+// `uninstall --give-back`: turns the objects that the syncer has published into plain files, at the same paths and with
+// the same bytes, for their next writer. No path is ever absent, so components may run. It runs after the syncer's
+// rights are removed: a syncer that may still read the API would take the files over again.
 
 interface GiveBackOptions {
   readonly resolved: Resolved;
-  /** Where the syncer wrote to. */
+  /** Destination directory of the syncer. */
   readonly destinationDir: string;
   readonly dryRun?: boolean;
 }
 
-/** The directories whose links became (with dryRun: would become) plain files. Throws WriteFailed. */
+/** Directories whose links became (with dryRun: would become) plain files. Throws WriteFailed. */
 export async function giveBackFiles({ resolved, destinationDir, dryRun = false }: GiveBackOptions): Promise<string[]> {
   const given: string[] = [];
   for (const artefact of resolved.artefacts) {
     const place = publishedPlace(artefact, destinationDir);
     if (place === undefined) continue;
     const { directory } = place;
-    // What cannot be looked at does not keep the others.
+    // An unreadable directory does not stop the rest.
     if (!(await isThere(join(directory, dataLink), `link in "${directory}"`).catch(() => false))) continue;
     if (!dryRun) await giveBack({ ...place, what: locationText(artefact.location) });
     given.push(directory);

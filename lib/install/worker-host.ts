@@ -1,4 +1,4 @@
-// The token of a worker on its disk: what it must be, where it is kept, and how it goes away.
+// Token of a worker on its disk: validation, location, and removal.
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { workerAccount } from '../bootstrap-identity.ts';
@@ -7,7 +7,7 @@ import { RecoveryError } from '../errors.ts';
 import { isThere, namesIn, removeDirectory } from './existing-files.ts';
 import { hostLayout, workerTokenFile } from './layout.ts';
 
-/** The token in a text, which is `what` in messages. Throws ConfigInvalid for that of another account. */
+/** Token in a text; `what` names the text in messages. Throws ConfigInvalid for the token of another account. */
 export function workerToken(text: string, what: string): string {
   const token = text.trim();
   const refuse = (problem: string): RecoveryError =>
@@ -18,14 +18,14 @@ export function workerToken(text: string, what: string): string {
   if (token === '') throw refuse('there is none');
   const subject = tokenAccount(token);
   if (subject === undefined) throw refuse('it is no token of a ServiceAccount');
-  // A worker that is broken into must not give away more than a worker's rights.
+  // A compromised worker must not give away more than a worker's rights.
   if (!subject.startsWith('system:serviceaccount:') || !subject.endsWith(`:${workerAccount}`)) {
     throw refuse(`it is that of "${subject}", wanted ServiceAccount "${workerAccount}"`);
   }
   return token;
 }
 
-/** Whom the API server takes its holder for: `system:serviceaccount:ns:name`; undefined: it is no token of that form. */
+/** User for whom the API server takes the token: `system:serviceaccount:ns:name`; undefined: another form of token. */
 export function tokenAccount(token: string): string | undefined {
   const [, payload = ''] = /^[\w-]+\.([\w-]+)\.[\w-]+$/.exec(token) ?? [];
   try {
@@ -36,7 +36,7 @@ export function tokenAccount(token: string): string | undefined {
   }
 }
 
-/** `directory`: of all that is ours. Throws WriteFailed. */
+/** `directory`: holds all our files. Throws WriteFailed. */
 export async function writeWorkerToken(token: string, directory: string): Promise<'written' | 'unchanged'> {
   const layout = hostLayout(directory);
   const path = workerTokenFile(layout);
@@ -45,7 +45,7 @@ export async function writeWorkerToken(token: string, directory: string): Promis
   return replaceFile({ path, content: token, mode: 0o600, what: 'token' });
 }
 
-/** What was removed (with dryRun: would be), with the directories that are empty then. Throws ReadFailed, WriteFailed. */
+/** Removed (with dryRun: to be removed) files and then empty directories. Throws ReadFailed, WriteFailed. */
 export async function removeWorkerToken(directory: string, dryRun: boolean): Promise<readonly string[]> {
   const layout = hostLayout(directory);
   const own = join(layout.credentials, 'worker');
@@ -61,7 +61,7 @@ export async function removeWorkerToken(directory: string, dryRun: boolean): Pro
 
 type Directories = Record<'kubernetesDir' | 'pkiDir', string>;
 
-/** A machine that has joined and is no control plane, nor one of etcd alone. */
+/** Whether this machine has joined, and is neither a control plane nor an etcd-only machine. */
 export function isWorker({ kubernetesDir, pkiDir }: Directories): boolean {
   const isOfEtcd = existsSync(join(kubernetesDir, 'manifests/etcd.yaml'));
   return hasKubelet(kubernetesDir) && !isOfEtcd && controlPlaneSign({ kubernetesDir, pkiDir }) === undefined;
@@ -69,7 +69,7 @@ export function isWorker({ kubernetesDir, pkiDir }: Directories): boolean {
 
 const hasKubelet = (kubernetesDir: string): boolean => existsSync(join(kubernetesDir, 'kubelet.conf'));
 
-/** Whoever is not root may not see all signs. Throws PreconditionFailed. */
+/** Requires a kubeadm node; a user other than root may miss some of its signs. Throws PreconditionFailed. */
 export function requireNode({ kubernetesDir, pkiDir }: Directories): void {
   const signs = ['manifests', 'kubelet.conf', 'controller-manager.conf', 'scheduler.conf'].map((name) =>
     join(kubernetesDir, name),
@@ -81,7 +81,7 @@ export function requireNode({ kubernetesDir, pkiDir }: Directories): void {
   throw new RecoveryError('PreconditionFailed', message);
 }
 
-/** What only a control-plane node has, where it is here: such a node makes its certificates itself. */
+/** Path that only a control-plane node has, if present here: such a node makes its certificates itself. */
 export function controlPlaneSign({ kubernetesDir, pkiDir }: Directories): string | undefined {
   const signs = [
     join(pkiDir, 'ca.key'),

@@ -1,6 +1,6 @@
-// The units of a worker, as text: as on a control-plane node (host.ts), a drop-in that runs before each start of the
-// kubelet, and a service with a timer for what ends while the machine runs or sleeps. A worker has no CA key: its runs ask
-// the API, so they may have to wait for it. Pure.
+// Units of a worker, as text: as on a control-plane node (host.ts), a drop-in that runs before each start of the
+// kubelet, and a service with a timer for certificates that expire while the machine runs or sleeps. A worker has no CA
+// key: its runs request certificates from the API, so they may have to wait for it. Pure.
 import {
   commandLine,
   defaultUnitDirectory,
@@ -18,23 +18,23 @@ import {
 export interface WorkerUnits {
   /** Absolute path of this program. */
   readonly executable: string;
-  /** What else tells where files are. */
+  /** Further flags that locate files. */
   readonly flags: readonly string[];
   /** Directories of the kubelet's client certificate, of kubelet.conf and of the CA of its clients. */
   readonly writable: readonly string[];
-  /** Default: where systemd keeps the units of the administrator. */
+  /** Default: directory of the administrator's units. */
   readonly unitDirectory?: string | undefined;
 }
 
-/** What the units of a worker run. */
+/** Mode of the units of a worker. */
 export const workerMode = 'renew-worker';
 
-/** How long a start of the kubelet is held up for the API; the limit of systemd's `timeout` stands behind it. */
+/** Longest wait of a kubelet start for the API; systemd's `timeout` sets a later limit. */
 const startWaitSeconds = longestSeconds - 5;
-/** When the timer's run ends, the next minute starts another one. */
+/** Longest wait of the timer's run; the next minute starts another run. */
 const timerWaitMinutes = 5;
 
-/** What other init systems run before each start of the kubelet. */
+/** Command that other init systems run before each start of the kubelet. */
 export function workerCommand({ executable, flags }: Pick<WorkerUnits, 'executable' | 'flags'>): readonly string[] {
   return [executable, workerMode, ...flags];
 }
@@ -42,7 +42,7 @@ export function workerCommand({ executable, flags }: Pick<WorkerUnits, 'executab
 export const workerUnitPaths = (directory: string): readonly string[] =>
   [serviceName, dropInOf('kubelet.service'), timerName].map((name) => `${directory}/${name}`);
 
-/** In the order in which they are written: what starts others comes last. */
+/** Unit files in the order in which they are written: units that start other units come last. */
 export function renderWorker(units: WorkerUnits): readonly UnitFile[] {
   const { unitDirectory = defaultUnitDirectory } = units;
   const files = [

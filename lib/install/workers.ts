@@ -1,5 +1,5 @@
-// `init workers`: what workers ask with, in the API, and whether there is an approver that would approve what they ask for.
-// Run again, it changes nothing that is as it should be.
+// `init workers`: the identity with which workers make requests, in the API, and whether an approver exists for their
+// requests. Running it again changes nothing that is already right.
 import type { Clock } from '../clock.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import { staticPods } from '../components.ts';
@@ -13,13 +13,13 @@ interface PreparedWorkers {
   readonly created: readonly string[];
   readonly updated: readonly string[];
   readonly unchanged: readonly string[];
-  /** What the workers are given. */
+  /** Token for the workers. */
   readonly token: string;
   /** Pods that run mode approver. */
   readonly approvers: readonly string[];
 }
 
-/** `api`: as an administrator who may create RBAC. Throws what the API refuses. */
+/** `api`: connection of an administrator who may create RBAC. Throws the API's refusals. */
 export async function prepareWorkers(api: Api, namespace: string, clock: Clock): Promise<PreparedWorkers> {
   const outcome = { created: [] as string[], updated: [] as string[], unchanged: [] as string[] };
   for (const manifest of workerManifests(namespace)) {
@@ -48,8 +48,8 @@ interface Pod {
 const isOfApprover = /^--mode[=\s](?:\S+,)?approver(?:,|$)/;
 
 /**
- * Pure. That of an adopted machine, which has its modes from a file, is known by our annotation on its kube-apiserver. Of
- * others those are seen whose command names the mode.
+ * Pure. The approver of an adopted machine, whose modes come from a file, is found by our annotation on its
+ * kube-apiserver. Other approvers are found only when their command names the mode.
  */
 export function runsApprover({ metadata, status, spec }: Pod): boolean {
   const containers = spec?.containers ?? [];
@@ -62,7 +62,7 @@ export function runsApprover({ metadata, status, spec }: Pod): boolean {
 
 const approverPod = staticPods.find((pod) => podContainers[pod].modes.includes('approver'));
 
-/** Static pods live in kube-system, a Deployment beside the accounts. */
+/** Static pods live in kube-system, a Deployment next to the accounts. */
 async function approvers(api: Api, namespace: string): Promise<string[]> {
   const found: string[] = [];
   for (const where of new Set([staticPodsNamespace, namespace])) {
@@ -80,7 +80,7 @@ async function approverPods(api: Api, namespace: string): Promise<readonly Pod[]
 
 const podText = ({ metadata }: Pod): string => `${metadata?.namespace ?? ''}/${metadata?.name ?? ''}`;
 
-/** Static pods of `init approver`; those of adopted machines are none. */
+/** Static pods of `init approver`; pods of adopted machines are left out. */
 export async function staticApprovers(api: Api): Promise<readonly string[]> {
   const pods = await approverPods(api, staticPodsNamespace);
   return pods.filter(({ metadata }) => !(digestAnnotation in (metadata?.annotations ?? {}))).map(podText);

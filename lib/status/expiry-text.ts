@@ -7,7 +7,7 @@ export function expiresText(date: Date): string {
   return `${day} ${month}, ${date.getUTCFullYear()} ${hours}:${minutes} UTC`;
 }
 
-/** As HumanDuration of k8s.io/apimachinery (pkg/util/duration): two units while the larger is small, else the larger. */
+/** HumanDuration of k8s.io/apimachinery (pkg/util/duration): two units while the larger is small, else the larger. */
 export function residualText(ms: number): string {
   const seconds = Math.trunc(ms / 1000);
   if (seconds < -1) return '<invalid>';

@@ -2,11 +2,11 @@
 import { controlPlane } from '../components.ts';
 import type { FormerFile } from '../restart/loaded.ts';
 
-/** Whether a time alone decides its restart, and no Lease. A service is not waited for: one machine comes after the other. */
+/** Whether only a time decides its restart, and no Lease. A service restart waits: one machine after the other. */
 export const isRestartedByItself = ({ restartsAt, isService }: FormerFile): boolean =>
   restartsAt !== undefined && !isService;
 
-/** One sentence: which process, what it has, and what to do. */
+/** One sentence: the process, its state, and the command. */
 export function formerText(one: FormerFile): string {
   const { artefact, component, process, file, state, changedAt, until } = one;
   const who = `${component} (process ${process.pid})`;

@@ -1,5 +1,5 @@
-// Which servers run on a kubeadm machine, and which certificate each shows now. One handshake each, all at once, with a
-// short patience: a machine that is down is the usual case. A handshake verifies nothing and sends nothing.
+// Servers of a kubeadm machine, and the certificate that each serves now. One handshake each, all in parallel, with a
+// short timeout: a machine that is down is the usual case. A handshake verifies nothing and sends nothing.
 import { isIP } from 'node:net';
 import type { Clock } from '../clock.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
@@ -14,23 +14,23 @@ import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
 export interface LocalServer extends Address {
   readonly component: string;
-  /** The artefacts that it may serve with, the likeliest first: the first that is there counts. */
+  /** Artefacts that it may serve with, the likeliest first: the first existing one counts. */
   readonly artefacts: readonly string[];
-  /** The pair with which to ask, where strangers are refused. */
+  /** Client pair for the handshake, where unknown clients are refused. */
   readonly client?: string | undefined;
-  /** How it comes to read its file again. */
+  /** Step that makes it read its file again. */
   readonly remedy: string;
 }
 
 const loopback = '127.0.0.1';
 const staticPod = 'stop its container, the kubelet starts it again';
 
-/** As the readers of the inventory say; the API server is where its manifest says, and comes first. */
+/** Servers from the readers in the inventory; the API server has the address in its manifest, and comes first. */
 export function localServers({ endpoints, artefacts }: Resolved): readonly LocalServer[] {
   const local = endpoints?.local === undefined ? undefined : URL.parse(endpoints.local);
   const apiServer = local ? serverAddress(local) : { host: loopback, port: 6443 };
   const servers = new Map<string, LocalServer & { readonly isApiServer: boolean }>();
-  // What is superseded is served only where its successor is absent.
+  // A superseded artefact is served only where its successor is absent.
   const byLikelihood = [...artefacts.filter((one) => !isSuperseded(one)), ...artefacts.filter(isSuperseded)];
   for (const { name, readers } of byLikelihood) {
     for (const { component, serves } of readers) {
@@ -53,13 +53,13 @@ const isSuperseded = (artefact: ResolvedArtefact): boolean =>
 
 interface Asking {
   readonly facts: Facts;
-  /** Holds keys: never told. */
+  /** Holds keys: must not be logged or printed. */
   readonly found: ReadonlyMap<string, Found>;
   readonly clock: Clock;
   readonly signal: AbortSignal;
 }
 
-/** On the machine itself a handshake takes a few milliseconds. */
+/** Ample: a handshake on the same machine takes a few milliseconds. */
 const timeoutMs = 500;
 
 /** Never rejects. A server without a readable certificate on disk is left out: there is nothing to compare with. */
@@ -102,7 +102,7 @@ async function askServer(server: LocalServer, asking: Asking): Promise<ServedCer
   };
 }
 
-/** The certificate that kube-apiserver has made for itself; none where it does not answer. Never rejects. */
+/** Certificate that kube-apiserver has made for itself; empty where it does not answer. Never rejects. */
 export async function askOwn(servers: readonly LocalServer[], asking: Asking): Promise<ServedCertificate[]> {
   const server = servers.find(({ component }) => component === 'kube-apiserver');
   if (server === undefined || !isOfThisMachine(server.host)) return [];
@@ -118,11 +118,11 @@ export async function askOwn(servers: readonly LocalServer[], asking: Asking): P
   return [{ ...own, message, ...(state !== 'OK' && { ends: state, restartsAt }) }];
 }
 
-/** An address that this machine has no more belongs to somebody else, and is not asked. */
+/** An address that this machine has lost may belong to another machine, and is not contacted. */
 const isOfThisMachine = (host: string): boolean =>
   isIP(host) === 0 || host === loopback || addressesNow().includes(host);
 
-/** Only a pair that belongs together: another one would end the handshake on our side. */
+/** Certificate and key only if they match: our side would abort the handshake with any other pair. */
 function pairOf(name: string, { facts, found }: Asking): { readonly cert: string; readonly key: string } | undefined {
   if (facts.get(name)?.state !== 'present') return undefined;
   const { [certificateKey]: cert, [privateKeyKey]: key } = found.get(name)?.entries ?? {};

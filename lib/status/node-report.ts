@@ -1,6 +1,6 @@
-// What `status` says of one kubeadm machine: its certificates as `kubeadm certs check-expiration` lists them, the ones
-// that kubeadm leaves out, and what the running servers show. Pure: the general report, read with a machine's eyes (a CA
-// without its key is as it should be, a kubeconfig has a CA of its own, a NotBefore says nothing about an age).
+// `status` of one kubeadm machine: its certificates as `kubeadm certs check-expiration` lists them, those that kubeadm
+// omits, and the certificates that running servers show. Pure: the general report, adapted to a machine (a CA without
+// its key is healthy, a kubeconfig has a CA of its own, a NotBefore proves no age).
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type ArtefactFacts, certificatesOf, type Facts, isClosed, usableCertificates } from '../plan/facts.ts';
 import { otherIdentity } from '../inventory/fitness.ts';
@@ -23,45 +23,45 @@ import { filesOf, isFile, pathOf } from '../inventory/places.ts';
 import { formerText, isRestartedByItself } from './former-text.ts';
 import { nextCommand } from '../next-command.ts';
 
-/** What a server of this machine shows, held against the file that it reads. */
+/** Certificate that a server of this machine serves, compared with the file that it reads. */
 export interface ServedCertificate {
   readonly component: string;
   readonly address: string;
   readonly artefact: string;
-  /** `inMemory`: the server has made it itself, and it lies in no file. */
+  /** `inMemory`: the server has made it itself, and no file holds it. */
   readonly state: 'same' | 'different' | 'unreachable' | 'inMemory';
   readonly notAfter?: Date | undefined;
-  /** Set for one in memory that is near its end or past it. */
+  /** Set for an in-memory certificate that expires soon or has expired. */
   readonly ends?: 'EXPIRING' | 'EXPIRED';
-  /** From when on its server is restarted for it. */
+  /** Earliest time of the server's restart for it. */
   readonly restartsAt?: Date;
-  /** What was met; for `different` also what makes the process read its file again. */
+  /** Result of the handshake; for `different` also the step that makes the process read its file again. */
   readonly message: string;
 }
 
 export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | 'webhooks'> {
-  /** Another time than now was asked for. */
+  /** Whether the report is for another time than now. */
   readonly isForecast: boolean;
-  /** Whether something on this machine puts right what can be put right. */
+  /** Whether units of this machine repair it automatically. */
   readonly isArmed: boolean;
-  /** Before whose start it does so: `the kubelet`. */
+  /** Service whose start waits for the repair: `the kubelet`. */
   readonly starter: string;
-  /** Those that kubeadm lists, and CAs, sorted by name as kubeadm does. */
+  /** Certificates that kubeadm lists, and CAs, sorted by name as kubeadm does. */
   readonly certificates: readonly StatusRow[];
   readonly authorities: readonly StatusRow[];
-  /** What kubeadm leaves out: the kubelet's, and what the inventory has besides. */
+  /** Certificates that kubeadm omits: the kubelet's, and others of the inventory. */
   readonly own: readonly StatusRow[];
-  /** Empty in a forecast: nobody knows what will be served. */
+  /** Empty in a forecast: future servers are unknown. */
   readonly served: readonly ServedCertificate[];
-  /** Files that running components have not loaded as they are now. Empty in a forecast. */
+  /** Files whose current content running components have not loaded. Empty in a forecast. */
   readonly former: readonly FormerFile[];
-  /** Of an adopted machine. */
+  /** Adopted machines only: objects and containers. */
   readonly adopted?: AdoptionStatus | undefined;
-  /** What else is to be known: what could not be found out about this machine, what is not installed on it. */
+  /** Further notes: unknown facts of this machine, parts that are not installed on it. */
   readonly notes: readonly string[];
 }
 
-/** The container of this program in one static pod. `wrong`: only a person puts it right. */
+/** Container of this program in one static pod. `wrong`: needs the administrator. */
 interface ContainerStatus {
   readonly pod: string;
   readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
@@ -71,19 +71,19 @@ interface ContainerStatus {
 export interface AdoptionStatus {
   /** Empty in a forecast. */
   readonly pods: readonly ContainerStatus[];
-  /** Undefined where the API could not be asked. */
+  /** Undefined where the API did not answer. */
   readonly objects?: StatusReport | undefined;
-  /** Why not all of it could be looked at. */
+  /** Why some of it could not be read. */
   readonly problem?: string | undefined;
 }
 
-/** Whether something of it is not known: then nobody may say that all is well. */
+/** Whether a part is unknown: then the report must not call the machine healthy. */
 export function isPartlyUnknown({ pods, objects, problem }: AdoptionStatus): boolean {
   const isUnread = objects?.rows.some(({ state }) => state === 'UNKNOWN') ?? false;
   return problem !== undefined || isUnread || pods.some(({ state }) => state === 'unknown');
 }
 
-/** What a person must do, or know. */
+/** Problems that need the administrator's action or attention. */
 function adoptedProblems({ pods, objects, problem }: AdoptionStatus): readonly string[] {
   return [
     ...(problem === undefined ? [] : [`objects and containers of this adopted machine are not known: ${problem}`]),
@@ -99,17 +99,17 @@ interface NodeInput extends ReportInput {
   readonly isForecast?: boolean;
   readonly served?: readonly ServedCertificate[];
   readonly notes?: readonly string[];
-  /** What runs with a former CA, and who must restart it. */
+  /** Components that run with a former CA, and who must restart them. */
   readonly stale?: readonly string[];
   readonly former?: readonly FormerFile[];
-  /** A sentence where this machine has no more the address of its API server. */
+  /** A sentence where this machine has lost the address of its API server. */
   readonly addressGone?: string | undefined;
   /** Default: true. */
   readonly isArmed?: boolean | undefined;
   /** Default: `the kubelet`. */
   readonly starter?: string | undefined;
   readonly adopted?: AdoptionStatus | undefined;
-  /** Artefacts of which only the key is there. */
+  /** Artefacts whose key exists without its certificate. */
   readonly keyOnly?: ReadonlySet<string>;
 }
 
@@ -172,7 +172,7 @@ export const nodeRows = ({ certificates, authorities, own }: NodeStatus): readon
 
 export const isDifferent = ({ state }: ServedCertificate): boolean => state === 'different';
 
-/** Credentials of others that work need nobody, and are not to be taken for credentials of this cluster. */
+/** Working foreign credentials need no action, but must not be taken for credentials of this cluster. */
 function noteOfOthers({ artefact, row }: Told, facts: Facts): readonly string[] {
   const fact = facts.get(artefact.name);
   const isKept = fact !== undefined && isKeptByOthers(fact) && row.action === 'keep';
@@ -202,7 +202,7 @@ function precedenceNote({ artefact: { name } }: Told, facts: Facts): readonly st
   return order === undefined ? [] : [`${name}: ${order}`];
 }
 
-/** An option that is not there, or the end of what nobody reads because its successor is there. */
+/** Whether a row needs no attention: an absent optional artefact, or a superseded one whose successor exists. */
 function isNoConcern({ artefact, row: { state } }: Told, facts: Facts): boolean {
   if (artefact.kind !== 'target') return false;
   if (state === 'MISSING') return artefact.presence === 'optional';
@@ -223,7 +223,7 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
   return {
     ...row,
     state,
-    // As kubeadm: what is not there is managed by nobody. A CA without its key on this machine is managed elsewhere.
+    // As in kubeadm: an absent certificate is not managed externally. A CA without its key on this machine is.
     isForeign: !isMissing && isClosed(signer),
     ...(certificate && datesOf(certificate, now)),
     authority: authorityOf(artefact, fact, facts),
@@ -232,7 +232,7 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
   };
 }
 
-/** Flags that name one of its files. */
+/** Flags that name a file of the artefact. */
 function readBy({ location }: ResolvedArtefact, { flagsByFile: named }: Resolved): StatusRow['readBy'] {
   if (named === undefined || !isFile(location)) return undefined;
   const flags = new Set(filesOf(location).flatMap(({ file }) => named[file] ?? []));

@@ -1,9 +1,9 @@
-// The future of a row in the words of `status`: how a renewal is made, and what will be decided when something that still
-// works ends. No rule of its own: the plan is made for that time. Pure.
+// Future of a row in the words of `status`: how a renewal is made, and the decision when a working artefact expires. No
+// rule of its own: the plan is made for that time. Pure.
 import type { Decision, Origin } from '../plan/decision.ts';
 import type { Replan } from '../plan/plan.ts';
 
-/** How a renewal gets its content. */
+/** Texts for the origin of renewed content. */
 const renewals = {
   sign: 'reissued',
   ownKey: 'renewed with its own key',
@@ -18,10 +18,10 @@ export type Renewal = (typeof renewals)[Origin];
 
 export const renewalOf = ({ origin = 'sign' }: Decision): Renewal => renewals[origin];
 
-/** The decision of a later time about something that is left alone until then. */
+/** Decision at a later time about an artefact that is kept until then. */
 export interface Outlook extends Pick<Decision, 'action' | 'reason' | 'byHand'> {
   readonly at: Date;
-  /** It still works then: it is renewed ahead of time. */
+  /** Whether it is renewed ahead of time, while it still works. */
   readonly isBefore: boolean;
   readonly renewal?: Renewal;
 }
@@ -32,7 +32,7 @@ interface Ending {
   readonly notAfter?: Date | undefined;
 }
 
-/** The outlook for the time of a renewal ahead of time, else for the end. Undefined where there is no end. */
+/** Outlook for the time of a renewal ahead of time, else for the expiry. Undefined without an expiry. */
 export function outlookOf({ artefact, renewsAt, notAfter }: Ending, replan: Replan): Outlook | undefined {
   const at = renewsAt ?? notAfter;
   const decision = at && replan({ now: at }).decisions.find((one) => one.artefact === artefact);

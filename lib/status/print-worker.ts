@@ -1,11 +1,11 @@
-// The report of a worker as text. Pure.
+// Report of a worker as text. Pure.
 import { programText } from '../program.ts';
 import { type Column, table } from '../table.ts';
 import { expiresText, residualText } from './expiry-text.ts';
 import { structured, type StatusFormat, workerInfo } from './structured.ts';
 import type { WorkerRow, WorkerStatus } from './worker-state.ts';
 
-/** As text, or as kubeadm's JSON has it. */
+/** Report as a table, or in kubeadm's JSON keys. */
 export function renderWorkerStatus(status: WorkerStatus, format: StatusFormat): string {
   if (format !== 'table') return structured(workerInfo(status), format, 4);
   const { client, authorities, problems, notes } = status;

@@ -1,5 +1,5 @@
-// The reports of `status` as text. Tables in the form of `kubeadm certs check-expiration`: of a kubeadm machine its two
-// byte for byte, then ours; of objects in the API with columns of ours after kubeadm's. Pure.
+// Reports of `status` as text. Tables in the form of `kubeadm certs check-expiration`: for a kubeadm machine its two
+// byte for byte, then ours; for objects in the API our columns after kubeadm's. Pure.
 import { webhookText } from '../webhooks/intercepting.ts';
 import { batchMs } from '../plan/ahead-rules.ts';
 import { programText } from '../program.ts';
@@ -12,31 +12,31 @@ import { groupsOf, type StatusClass, type StatusReport, type StatusRow } from '.
 import { readersTable } from './readers-table.ts';
 import { nodeInfo, objectInfo, structured, type StatusFormat } from './structured.ts';
 
-/** Of objects in the API. */
+/** Report of objects in the API. */
 export function renderStatus(status: StatusReport, format: StatusFormat): string {
   if (format === 'table') return paragraphs([objectTables(status), notes(status)]);
   return structured(objectInfo(status), format, 2);
 }
 
-/** Of a kubeadm machine. */
+/** Report of a kubeadm machine. */
 export function renderNode(status: NodeStatus, format: StatusFormat): string {
   return format === 'table' ? nodeTables(status) : structured(nodeInfo(status), format, 4);
 }
 
-/** The last line: the version that made this report. */
+/** Last line: the version that made this report. */
 const writtenBy = [`kube-cert-recovery ${programText}`, ''] as const;
 
 const paragraphs = (parts: readonly string[]): string => parts.filter((part) => part !== '').join('\n');
 
 const nameText = ({ artefact, state }: StatusRow): string => (state === 'MISSING' ? `!MISSING! ${artefact}` : artefact);
 
-/** `unread`: in place of a date that is not known. */
+/** `unread`: text in place of an unknown date. */
 const dates = (unread: (row: StatusRow) => string): readonly Column<StatusRow>[] => [
   ['EXPIRES', (row) => (row.notAfter === undefined ? unread(row) : expiresText(row.notAfter))],
   ['RESIDUAL TIME', ({ residualMs }) => (residualMs === undefined ? '' : residualText(residualMs))],
 ];
 
-/** Without the verdict. */
+/** Tables without the verdict. */
 function objectTables(status: StatusReport): string {
   const { certificates, authorities, others } = groupsOf(status);
   const common: readonly Column<StatusRow>[] = [
@@ -61,7 +61,7 @@ function objectTables(status: StatusReport): string {
 const diskTexts = { same: 'yes', different: 'other content', missing: 'no' } as const;
 const useTexts = { proven: 'yes', unproven: 'not proven', notApplicable: '-' } as const;
 
-/** Columns that only say something when it was asked: a report of another time knows nothing of disk and use. */
+/** Columns for disk and use, if these were checked: a report of another time cannot know them. */
 function lookedAt(rows: readonly StatusRow[]): readonly Column<StatusRow>[] {
   const onDisk: Column<StatusRow> = ['ON DISK', (row) => (row.onDisk === undefined ? '-' : diskTexts[row.onDisk])];
   const inUse: Column<StatusRow> = ['IN USE', (row) => (row.inUse === undefined ? '-' : useTexts[row.inUse.state])];
@@ -132,7 +132,7 @@ function nodeTables(status: NodeStatus): string {
 
 const servedTexts = { same: 'same', different: 'different', unreachable: '-', inMemory: 'in memory' } as const;
 
-/** As kubeadm: nothing of what is missing, and its last column is padded. */
+/** Column as in kubeadm: empty for a missing certificate, and its last column is padded. */
 const externalText = ({ isForeign, state }: StatusRow): string =>
   state === 'MISSING' ? '' : (isForeign ? 'yes' : 'no').padEnd(8);
 
@@ -140,7 +140,7 @@ const issuerText = ({ issuer = 'self-signed', state }: StatusRow): string => (st
 
 type Finding = readonly [artefact: string, state: string, done: string, why: string];
 
-/** Whatever is not as it should be, and what comes of it. */
+/** Everything unhealthy, and its consequence. */
 function findings(status: NodeStatus): readonly Finding[] {
   const all = nodeRows(status);
   const rows = all.filter(
@@ -177,7 +177,7 @@ function restartText(
   return restartsAt <= at ? `${component} restarted` : `${component} restarted ${expiresText(restartsAt)}`;
 }
 
-/** Of an object in the API; what only a person puts right is among the problems. */
+/** Finding about an object in the API; problems list the objects that need the administrator. */
 function objectFinding({ artefact, state, action, onDisk, message }: StatusRow): Finding[] {
   if (action === 'renew') return [[artefact, state, 'reissued', message]];
   if (onDisk === undefined || onDisk === 'same') return [];
@@ -229,14 +229,14 @@ function verdict(status: NodeStatus): string {
   ].join('\n');
 }
 
-/** Nothing is wrong with these, and they do not wait either. */
+/** Healthy artefacts that the next run renews before their expiry. */
 function dueText(status: NodeStatus): string[] {
   const due = nodeRows(status).filter(({ action, isAhead }) => action === 'renew' && isAhead === true);
   if (due.length === 0 || status.isForecast || !status.isArmed) return [];
   return [`Renewed before expiry by the next run of the timer: ${listed(due.map(({ artefact }) => artefact))}`];
 }
 
-/** The next ones, as far as they are renewed together. */
+/** Next renewals, as far as they are made together. */
 function renewalText(status: NodeStatus): string[] {
   const rows = nodeRows(status).flatMap(({ artefact, renewsAt }) => (renewsAt ? [{ artefact, renewsAt }] : []));
   const [first] = rows.toSorted((a, b) => a.renewsAt.getTime() - b.renewsAt.getTime());
@@ -249,12 +249,12 @@ function renewalText(status: NodeStatus): string[] {
 const verdictText = (when: keyof typeof verdicts, status: NodeStatus): string =>
   verdicts[when][verdictOf(status)].replace('the kubelet', status.starter);
 
-/** What only a repair brings back needs somebody who runs it. */
+/** A recovering machine needs units that run the repair. */
 function verdictOf({ class: state, isArmed }: NodeStatus): StatusClass | 'unarmed' {
   return state === 'recovering' && !isArmed ? 'unarmed' : state;
 }
 
-/** What was not looked at is said, not counted as well. */
+/** Unchecked parts are reported, and not counted as healthy. */
 function todayText(status: NodeStatus): string {
   const { class: state, served, adopted } = status;
   if (state === 'stuck' && adopted?.problem !== undefined) return 'Not everything could be looked at:';

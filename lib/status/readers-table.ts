@@ -1,4 +1,4 @@
-// Who reads each file of a machine: the flags of its components that name it. Pure.
+// Readers of each file of a machine: the flags of its components that name it. Pure.
 import { table } from '../table.ts';
 import type { StatusRow } from './report.ts';
 

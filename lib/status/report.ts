@@ -1,5 +1,5 @@
-// What `status` says, as plain data: one row for each artefact, and in one word whether the cluster is well. Pure: facts
-// and decisions are the plan's, another time gives the report of another time.
+// Report of `status` as plain data: one row for each artefact, and one word for the cluster's health. Pure: facts and
+// decisions are the plan's, another time gives the report of another time.
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
@@ -15,10 +15,10 @@ import { type Outlook, type Renewal, renewalOf } from './outlook.ts';
 
 export type RowState = 'OK' | 'EXPIRING' | 'EXPIRED' | 'NOT YET VALID' | 'MISSING' | 'BROKEN' | 'UNKNOWN';
 
-/** The files that readers use: as the object is, other content, or not there. */
+/** Files that readers use, compared with the object: same content, other content, or absent. */
 export type OnDisk = 'same' | 'different' | 'missing';
 
-/** As lib/proof gives it. */
+/** Result of lib/proof. */
 export interface Use {
   readonly state: 'proven' | 'unproven' | 'notApplicable';
   readonly message: string;
@@ -29,60 +29,60 @@ export interface StatusRow {
   readonly kind: ResolvedArtefact['kind'];
   readonly location: string;
   readonly state: RowState;
-  /** Of a pair its own certificate's; of a bundle those of the certificate that ends last. */
+  /** Dates of a pair's own certificate; for a bundle, of the certificate that expires last. */
   readonly notBefore?: Date;
   readonly notAfter?: Date;
-  /** Milliseconds; negative when it has expired. */
+  /** Milliseconds; negative after the expiry. */
   readonly residualMs?: number;
-  /** The signer in the inventory, for what has one. */
+  /** Signer in the inventory, if any. */
   readonly issuer?: string | undefined;
-  /** Never made by this program; on a kubeadm machine: its CA's key is elsewhere. */
+  /** Whether this program never makes it; on a kubeadm machine: whether its CA's key is elsewhere. */
   readonly isForeign: boolean;
   readonly action: Decision['action'];
   readonly reason: Reason;
   readonly message: string;
   readonly recheckAt: Date;
-  /** When it is renewed ahead of time, where that was asked for. */
+  /** Time of its renewal ahead of time, where configured. */
   readonly renewsAt?: Date | undefined;
   readonly onDisk?: OnDisk | undefined;
   readonly inUse?: Use | undefined;
-  /** Of a kubeconfig: whether it knows its server by the CA of its issuer's file. What comes of it the plan decides. */
+  /** Kubeconfigs only: whether the embedded CA is the CA in the issuer's file. The plan decides the consequence. */
   readonly authority?: 'same' | 'different' | undefined;
   /** It has expired or is broken, and nothing here can make a new one. */
   readonly byHand?: boolean;
-  /** The first of its files, and the flags that name one of them, where the components of its machine are known. */
+  /** Its first file, and the flags that name any of its files, where the components of its machine are known. */
   readonly readBy?: { readonly file: string; readonly flags: readonly string[] } | undefined;
   /** How the plan would renew it. */
   readonly renewal?: Renewal;
-  /** Nothing is wrong with it: it is renewed ahead of time, or follows what is. */
+  /** It is healthy: renewed ahead of time, or to follow such a renewal. */
   readonly isAhead?: boolean;
-  /** The decision at its end, where it still works and the end is announced. */
+  /** Decision at its expiry, where it still works and the expiry is announced. */
   readonly outlook?: Outlook | undefined;
 }
 
-/** Admission webhooks that could stand between recovery and its objects; or why nobody knows. */
+/** Admission webhooks that could intercept recovery's requests, or why they are unknown. */
 export type WebhookSight =
   | { readonly seen: true; readonly findings: readonly WebhookFinding[] }
   | { readonly seen: false; readonly message: string };
 
 /**
- * `healthy`: nothing to do. `recovering`: something is wrong, and regen puts it right by itself. `stuck`: something is
- * wrong that a person must put right.
+ * `healthy`: nothing to do. `recovering`: something is wrong, and regen repairs it automatically. `stuck`: something is
+ * wrong that needs the administrator.
  */
 export type StatusClass = 'healthy' | 'recovering' | 'stuck';
 
 export interface StatusReport {
   readonly inventory: string;
-  /** The time that the report speaks of. */
+  /** Time that the report is for. */
   readonly at: Date;
   readonly class: StatusClass;
-  /** What a person must do, or know; empty when healthy. */
+  /** Problems that need the administrator's action or attention; empty when healthy. */
   readonly problems: readonly string[];
-  /** Why nothing is known of any object of the API; one of the problems. */
+  /** Why no object of the API is known; also among the problems. */
   readonly apiProblem?: string | undefined;
   readonly rows: readonly StatusRow[];
   readonly recheckAt: Date;
-  /** A warning, no problem: who calls webhooks now may call them still when the rest has expired. */
+  /** A warning, not a problem: webhooks called today may also be called when certificates have expired. */
   readonly webhooks?: WebhookSight | undefined;
 }
 
@@ -91,16 +91,16 @@ export interface ReportInput {
   readonly facts: Facts;
   readonly plan: Plan;
   readonly replan: Replan;
-  /** The same time as the plan's. */
+  /** Same time as the plan's. */
   readonly now: Date;
   readonly onDisk?: ReadonlyMap<string, OnDisk>;
   readonly inUse?: ReadonlyMap<string, Use>;
   readonly webhooks?: WebhookSight | undefined;
-  /** Without a valid certificate for it regen cannot reach the API once the others have expired. */
+  /** Name whose certificate regen needs to reach the API once the other certificates have expired. */
   readonly recoveryServerName?: string | undefined;
 }
 
-/** An artefact of the inventory, and what is said of it. */
+/** An artefact of the inventory with its row. */
 export interface Told {
   readonly artefact: ResolvedArtefact;
   readonly row: StatusRow;
@@ -116,7 +116,7 @@ export function tellEach(input: ReportInput): readonly Told[] {
   });
 }
 
-/** Names of what would stay as it is if nothing were renewed ahead of time. */
+/** Names of artefacts that the plan would keep if it renewed nothing ahead of time. */
 function soundToday({ plan, replan }: ReportInput): ReadonlySet<string> {
   if (plan.decisions.every(({ action }) => action === 'keep')) return new Set();
   const { decisions } = replan({ onlyFaults: true });
@@ -155,7 +155,7 @@ export function classOf(problems: readonly string[], isRecovering: boolean): Sta
   return isRecovering ? 'recovering' : 'healthy';
 }
 
-/** As they are printed, each kind by itself. */
+/** Groups in the order of printing. */
 export function groupsOf({ rows }: StatusReport) {
   const own = rows.filter(({ isForeign }) => !isForeign);
   return {
@@ -165,7 +165,7 @@ export function groupsOf({ rows }: StatusReport) {
   };
 }
 
-/** When no object of several could be read it is the API's state, and no object's: said once, as the first read met it. */
+/** When no object of several could be read, the API itself is the problem: reported once, with the first error. */
 function whyApiUnread({ resolved, facts }: ReportInput): string | undefined {
   const reads = resolved.artefacts.filter(({ location }) => !isFile(location)).map(({ name }) => facts.get(name));
   const failures = reads.flatMap((fact) => (fact?.state === 'unavailable' ? [fact.message] : []));
@@ -214,7 +214,7 @@ export function datesOf(
   return { notBefore, notAfter, residualMs: notAfter.getTime() - now.getTime() };
 }
 
-/** The certificate whose dates stand for the artefact: a pair's own; of a bundle the one that ends last. */
+/** Certificate whose dates represent the artefact: a pair's own; for a bundle, the one that expires last. */
 function leading(fact: ArtefactFacts, isPair: boolean): CertificateFacts | undefined {
   const [first, ...others] = usableCertificates(fact);
   if (isPair) return first;
@@ -244,21 +244,21 @@ function stateOf(fact: ArtefactFacts, isPair: boolean, { decision, isAhead }: De
 
 type Broken = Extract<ArtefactFacts, { readonly state: 'broken' }>;
 
-/** Credentials of others in a kubeconfig. */
+/** Whether a kubeconfig holds foreign credentials. */
 export const isKeptByOthers = (fact: ArtefactFacts): fact is Broken =>
   fact.state === 'broken' && fact.problem === 'foreign' && fact.isOtherDocument !== true;
 
-/** Of a token nothing is known. */
+/** A token's validity is unknown, so it counts as OK. */
 export function stateOfOthers({ certificates: [certificate] = [] }: Broken, now: Date): RowState {
   return certificate !== undefined && now >= certificate.notAfter ? 'EXPIRED' : 'OK';
 }
 
-/** An optional object of others that is not there: as it may be. */
+/** Whether this is an absent optional object of another controller, which is healthy. */
 function isGoneOption({ artefact, row }: Told): boolean {
   return artefact.kind === 'opaque' && artefact.published !== 'required' && row.state === 'MISSING';
 }
 
-/** What recovery itself stands on: if that has expired, nobody can verify the API server and nothing in it can be healed. */
+/** Recovery needs this certificate: without it no client can verify the API server, and nothing in it can be healed. */
 function recoveryProblem({ artefact, row }: Told, recoveryServerName: string): string[] {
   if (artefact.kind !== 'target' || !artefact.hostnames.includes(recoveryServerName)) return [];
   if (isFile(artefact.location) || (row.state !== 'EXPIRED' && row.state !== 'NOT YET VALID')) return [];

@@ -1,4 +1,4 @@
-// What state a row of a kubeadm machine has, and from when on the end of a certificate is announced. Pure.
+// State of a row of a kubeadm machine, and the time from which an expiry is announced. Pure.
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { type ArtefactFacts, certificatesOf, isClosed } from '../plan/facts.ts';
@@ -27,18 +27,18 @@ export function rowStateOf(
   if (now >= certificate.notAfter) return 'EXPIRED';
   if (now < certificate.notBefore) return 'NOT YET VALID';
   if (row.action !== 'keep' && row.isAhead !== true) return 'BROKEN';
-  // By the administrator's own threshold, which may come long before ours.
+  // The administrator's own threshold, which may come long before ours.
   if (dueReasons.has(row.reason)) return 'EXPIRING';
-  if (isArmed && row.renewsAt !== undefined) return 'OK'; // long before its end
+  if (isArmed && row.renewsAt !== undefined) return 'OK'; // long before its expiry
   if (row.reason === 'SignerEnding' && artefact.kind === 'signer') return 'EXPIRING';
   const left = certificate.notAfter.getTime() - now.getTime();
   return left < warningMs(artefact, certificate, resolved) ? 'EXPIRING' : 'OK';
 }
 
 /**
- * From how much remaining time on an end is announced. A kubeconfig's NotBefore may be its CA's, so the declared validity
- * bounds its life. What its component rotates by itself is announced when that is late. A CA is announced when a leaf made now
- * would outlive it.
+ * Remaining life at which an expiry is announced. A kubeconfig's NotBefore may be its CA's, so the declared validity
+ * bounds its life. A certificate that its component rotates by itself is announced when that is late. A CA is announced
+ * when a leaf made now would outlive it.
  */
 function warningMs(
   artefact: ResolvedArtefact,

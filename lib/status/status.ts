@@ -1,5 +1,5 @@
-// `status`: looks at everything once and reports; changes nothing. With another time it answers whether the cluster,
-// switched off now and on then, would come back by itself: the plan of that time over the facts of today.
+// `status`: reads everything once and reports; changes nothing. For another time it answers whether the cluster,
+// switched off now and on then, would come back by itself: the plan of that time with the facts of today.
 import { readFile, stat } from 'node:fs/promises';
 import type { Clock } from '../clock.ts';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
@@ -26,21 +26,21 @@ import { filesOfReaders, isFile, isFileOfItsOwn, pathsOf } from '../inventory/pl
 export interface StatusOptions {
   readonly resolved: Resolved;
   readonly store: Store;
-  /** Names that only the API tells; needed where the inventory asks for them. */
+  /** Names that only the API knows; needed where the inventory uses them. */
   readonly namesInApi?: ((signal: AbortSignal) => Promise<NamesInApi>) | undefined;
   readonly policy: RenewalPolicy;
   readonly clockFacts: ClockFacts;
   readonly clock: Clock;
-  /** The report of that time; disk and use are then left out, because nothing is known of them. */
+  /** Time of the report; disk and use are then left out, because their future is unknown. */
   readonly at?: Date | undefined;
-  /** Where the syncers of this machine write an artefact; without it files are not looked at. */
+  /** Directories where the syncers of this machine write an artefact; without it files are not checked. */
   readonly directoriesOf?: (artefact: ResolvedArtefact) => readonly string[];
-  /** What the modes look at; the other entries are left out of the report. Default: all. */
+  /** Locations that the modes work on; the other entries are left out of the report. Default: all. */
   readonly locations?: 'all' | 'disk' | 'api';
-  /** Without it use is not asked for. */
+  /** Proof of use; undefined: use is not checked. */
   readonly prove?: Prove | undefined;
   readonly recoveryServerName?: string | undefined;
-  /** Of an administrator: with it, admission webhooks that could stand in the way are named. */
+  /** Administrator's connection: with it, admission webhooks that could intercept recovery are reported. */
   readonly connection?: KubeConnection | undefined;
   readonly signal: AbortSignal;
 }
@@ -76,25 +76,25 @@ interface NodeOptions extends Pick<
   StatusOptions,
   'resolved' | 'store' | 'policy' | 'clockFacts' | 'clock' | 'at' | 'signal'
 > {
-  /** What else is to be known about this machine, in plain sentences. */
+  /** Further notes on this machine, in plain sentences. */
   readonly notes?: readonly string[];
-  /** Whether something on this machine carries out the plan before the kubelet starts. Default: true. */
+  /** Whether units of this machine carry out the plan before the kubelet starts. Default: true. */
   readonly isArmed?: boolean | undefined;
-  /** Before whose start. Default: `the kubelet`. */
+  /** Service whose start waits for the repair. Default: `the kubelet`. */
   readonly starter?: string | undefined;
-  /** Whether this process may read everything: what it may not read is then a fault. Default: true. */
+  /** Whether this process may read everything: a refused read is then a fault. Default: true. */
   readonly isRoot?: boolean;
-  /** Where somebody else puts what cannot be made here, and how to ask some of these places. */
+  /** Places outside this program for pairs that cannot be made here, and a function that polls some of them. */
   readonly sources?:
     { readonly places: Sources; readonly ask: (names: readonly string[]) => Promise<Sources> } | undefined;
-  /** What runs with a former CA, and who must restart it. */
+  /** Components that run with a former CA, and who must restart them. */
   readonly stale?: readonly string[];
   readonly former?: readonly FormerFile[];
-  /** Of an adopted machine. */
+  /** Adopted machines only: objects and containers. */
   readonly adopted?: AdoptionStatus | undefined;
 }
 
-/** The sources by which the plan goes: those that it wants to know are asked. */
+/** Sources for the plan, which polls only the needed ones. */
 async function sourcesAsked(
   planOf: (sources: Sources | undefined) => Plan,
   sources: NodeOptions['sources'],
@@ -104,7 +104,7 @@ async function sourcesAsked(
   return wanted.length === 0 ? sources.places : sources.ask(wanted);
 }
 
-/** Throws ReadFailed where root's files are asked for by somebody else. */
+/** Throws ReadFailed where a user other than root requests root's files. */
 export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
   const { resolved, store, policy, clockFacts, clock, at, signal, isRoot = true } = options;
   const present = clock.now();
@@ -141,7 +141,7 @@ export async function runNodeStatus(options: NodeOptions): Promise<NodeStatus> {
   });
 }
 
-/** That webhooks cannot be seen is said, and is no failure: the identities of the modes may not list them. */
+/** Unreadable webhooks are reported, and are no failure: the identities of the modes may not list them. */
 async function lookForWebhooks({ connection, resolved, signal }: StatusOptions): Promise<WebhookSight | undefined> {
   if (connection === undefined) return undefined;
   try {
@@ -155,7 +155,7 @@ async function lookForWebhooks({ connection, resolved, signal }: StatusOptions):
 async function lookAtDisk(found: ReadonlyMap<string, Found>, options: StatusOptions): Promise<Map<string, OnDisk>> {
   const { resolved, directoriesOf } = options;
   const states = new Map<string, OnDisk>();
-  // Files follow an object of the API; a location on disk has none besides itself.
+  // Files follow an object of the API; a location on disk is its own only file.
   for (const artefact of resolved.artefacts.filter(({ location }) => !isFile(location))) {
     const entries = found.get(artefact.name)?.entries;
     const paths = (directoriesOf?.(artefact) ?? []).flatMap((directory) => pathsBelow(directory, artefact, resolved));
@@ -164,7 +164,7 @@ async function lookAtDisk(found: ReadonlyMap<string, Found>, options: StatusOpti
   return states;
 }
 
-/** The files that readers of an artefact have. */
+/** Files that readers of an artefact use. */
 function pathsBelow(destinationDir: string, artefact: ResolvedArtefact, { artefacts }: Resolved): readonly string[] {
   const files = filesOfReaders({ artefact, artefacts, destinationDir });
   return files === undefined ? [] : pathsOf(files);
@@ -178,7 +178,7 @@ async function compare(paths: readonly string[], entries: Entries): Promise<OnDi
       if (wanted === undefined || Buffer.compare(await readFile(path), wanted) !== 0) state = 'different';
     } catch (err) {
       if (systemCode(err) === 'ENOENT') return 'missing';
-      state = 'different'; // unreadable for us: nobody can say that it is the same
+      state = 'different'; // unreadable for us: sameness cannot be confirmed
     }
   }
   return state;
@@ -199,7 +199,7 @@ async function askForUse(options: StatusOptions): Promise<Map<string, Use>> {
   return uses;
 }
 
-/** When its files came into their place; undefined where there are none. */
+/** Modification time of its files; undefined where there are none. */
 async function writtenAt(
   artefact: ResolvedArtefact,
   { resolved, directoriesOf }: StatusOptions,
@@ -209,6 +209,6 @@ async function writtenAt(
   try {
     return path === undefined ? undefined : (await stat(path)).mtime;
   } catch {
-    return undefined; // then nothing newer than now can prove its use, which is said by the proof
+    return undefined; // then only use from now on would prove it, as the proof reports
   }
 }

@@ -1,7 +1,7 @@
-// The reports of `status` for programs: keys of `kubeadm certs check-expiration -o json`
+// Reports of `status` for programs: keys of `kubeadm certs check-expiration -o json`
 // (cmd/kubeadm/app/apis/output/v1alpha3 of kubernetes/kubernetes), which scripts filter on
-// (`.certificates[?(@.residualTime<604800)]`), with keys of ours beside them. In the order in which they are printed; what
-// is undefined is left out there. Pure.
+// (`.certificates[?(@.residualTime<604800)]`), with our keys next to them. In the order of printing; undefined keys are
+// left out. Pure.
 import type { NodeStatus, ServedCertificate } from './node-report.ts';
 import type { WorkerRow, WorkerStatus } from './worker-state.ts';
 import { program } from '../program.ts';
@@ -13,7 +13,7 @@ import { toYaml } from '../yaml.ts';
 
 export type StatusFormat = 'table' | 'json' | 'yaml';
 
-/** As JSON has it: what is undefined is left out. */
+/** Text in this format, without undefined keys, as in JSON. */
 export function structured(info: object, format: Exclude<StatusFormat, 'table'>, indent: number): string {
   const json = JSON.stringify(info, undefined, indent);
   return format === 'json' ? `${json}\n` : toYaml(JSON.parse(json));
@@ -57,7 +57,7 @@ function objectEntry(row: StatusRow): object {
   };
 }
 
-/** Of one kubeadm machine, with kubeadm's kind and version. */
+/** One kubeadm machine, with kubeadm's kind and version. */
 export function nodeInfo({ adopted, ...status }: NodeStatus): object {
   return {
     kind: 'CertificateExpirationInfo',
@@ -104,7 +104,7 @@ function nodeEntry(row: StatusRow): object {
   };
 }
 
-/** Of a worker, with the same kind and version. */
+/** A worker, with the same kind and version. */
 export function workerInfo(status: WorkerStatus): object {
   const { client, authorities, node, at, isArmed, problems, notes, class: state } = status;
   return {
@@ -138,7 +138,7 @@ const residualSeconds = ({ residualMs = 0 }: Pick<StatusRow, 'residualMs'>): num
 
 const decisionOf = ({ action, reason, message }: StatusRow): object => ({ action, reason, message });
 
-/** As metav1.Time: whole seconds. */
+/** Time in the form of metav1.Time: whole seconds. */
 const time = (date: Date): string => date.toISOString().replace(/\.\d+Z$/, 'Z');
 
 function servedEntry({ component, address, artefact, state, notAfter, message }: ServedCertificate): object {

@@ -1,15 +1,14 @@
-// What `status` says of a worker, which holds no CA key: the ends of its kubelet's client certificate and of the CAs that it
-// knows, whether something asks for a new certificate when the present one has expired, and what to do where nothing does.
-// Pure.
+// `status` of a worker, which holds no CA key: expiry of its kubelet's client certificate and of the CAs that it
+// trusts, whether its units request a new certificate after that expiry, and the command that installs them. Pure.
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { latePart } from '../well-known.ts';
 import { classOf, datesOf, type RowState, type StatusClass } from './report.ts';
 
 export interface WorkerFile {
-  /** A path, or the kubeconfig that holds it. */
+  /** Path of the certificate, or of the kubeconfig that embeds it. */
   readonly location: string;
   readonly certificate?: CertificateFacts | undefined;
-  /** Why it is of no use, and what helps, as a sentence. */
+  /** Why it is unusable, and the remedy, as a sentence. */
   readonly problem?: string | undefined;
 }
 
@@ -18,9 +17,9 @@ interface WorkerInput {
   readonly authorities: readonly WorkerFile[];
   readonly now: Date;
   readonly isForecast: boolean;
-  /** Which units or token are missing, as the beginnings of sentences. */
+  /** Missing units or token, as the beginnings of sentences. */
   readonly missing: readonly string[];
-  /** The command of a control-plane node that prints what to run here. */
+  /** Command on a control-plane node that prints the command to run here. */
   readonly arming: string;
 }
 
@@ -75,7 +74,7 @@ function rowOf({ location, certificate, problem }: WorkerFile, { client, now }: 
   return { ...dates, state: left < announcedMs(certificate, client.certificate) ? 'EXPIRING' : 'OK' };
 }
 
-/** The kubelet's when the kubelet is late to rotate it; a CA when a certificate made now would outlive it. */
+/** The kubelet's certificate is announced when its rotation is late; a CA when a new leaf would outlive it. */
 function announcedMs(certificate: CertificateFacts, own: CertificateFacts | undefined): number {
   const life = ({ notBefore, notAfter }: CertificateFacts): number => notAfter.getTime() - notBefore.getTime();
   return certificate === own || own === undefined ? life(certificate) * latePart : life(own);
