@@ -26,9 +26,11 @@ import { type HostIdentity, nodeNameHere } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
 
 export interface HostRestarts {
-  /** The files of this host; what they replace is marked for a restart. */
+  /** The files of this host; components whose files it replaces are marked for a restart. */
   readonly store: Store;
-  /** Taken before valid certificates are renewed; undefined where that is not done, or no API is known. */
+  /**
+   * Taken before valid certificates are renewed; undefined where none are renewed ahead of time, or no API is known.
+   */
   readonly renewalLease?: RenewalLease | undefined;
   /** Notes which files lie here now, before processes start that read them. Never rejects. */
   observe(): Promise<void>;
@@ -90,7 +92,7 @@ export function createHostRestarts(
       return [...failures, ...(await proveAll(fresh, notes, proving))];
     },
     async returnLease(unproven, { artefacts }) {
-      // What cannot be renewed here is no fault of this renewal.
+      // A certificate that cannot be renewed here is no fault of this renewal.
       const hasFailed = artefacts.some(({ action, outcome }) => action === 'renew' && outcome === 'failed');
       await lease?.settle(
         async () => unproven.length === 0 && !hasFailed && (await etcdProblem(proving)) === undefined,
@@ -104,7 +106,7 @@ export function createHostRestarts(
 }
 
 const etcdHealthMs = 30_000;
-/** A member that is away for longer is not about to come back; the next run asks again. */
+/** A member that is away for longer is not about to come back; the next run checks again. */
 const quorumMs = 10_000;
 
 async function etcdProblem(proving: ProvingOptions): Promise<string | undefined> {
@@ -121,8 +123,8 @@ interface Renewing {
 }
 
 /**
- * Only a run that restarts and proves knows when it may be given back. Without renewals ahead of time it is taken for a
- * restart of kube-apiserver alone.
+ * Only a run that restarts and proves knows when the Lease may be given back. Without renewals ahead of time it is
+ * taken for a restart of kube-apiserver alone.
  */
 function createRenewalLease(
   { restart }: RegenConfig,

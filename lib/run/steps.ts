@@ -8,9 +8,9 @@ export interface Step<Run> {
   readonly when?: (run: Run) => boolean;
   /** `signal` aborts when the process is asked to stop, and when the limit is over. */
   readonly run: (run: Run, signal: AbortSignal) => Promise<void>;
-  /** In ms; absent: the step bounds itself. */
+  /** Limit in ms; absent: the step bounds itself. */
   readonly limitMs?: number;
-  /** `stop` ends the run with the step's error; `report` logs it and takes the next step. */
+  /** `stop` stops the run with the step's error; `report` logs it and takes the next step. */
   readonly onFailure: 'stop' | 'report';
 }
 
