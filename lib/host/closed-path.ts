@@ -1,18 +1,21 @@
-// Whether anybody else than root may change what root runs or goes by: the file, or what a name of its path leads to. Every
-// directory in which a part of the path or a symbolic link of it lies must be root's and writable by nobody else, as
-// sshd asks of keys (openssh misc.c, safe_path) and sudo of its plugins. In a sticky directory of root's, as /tmp is, nobody
-// else can rename or remove what is root's (inode(7)), so that the next name of the path decides. Where a process is not
-// root's, its user counts as root does.
+// Whether any user but root may change a file that root executes or relies on: the file, or a component of its path.
+// Every directory that holds a component of the path or a symbolic link in it must belong to root and be writable by
+// root alone, as sshd requires for keys (openssh misc.c, safe_path) and sudo for its plugins. In a sticky directory of
+// root's, such as /tmp, other users cannot rename or remove files of root (inode(7)), so the next component of the path
+// decides. Where a process does not run as root, its user counts as root does.
 import { accessSync, constants, lstatSync, readlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type ErrorCode, RecoveryError, systemCode } from '../errors.ts';
 import { procText } from './proc.ts';
 
 const stickyBit = 0o1000;
-/** As many as the kernel follows (ELOOP). */
+/** The kernel follows as many (ELOOP). */
 const mostLinks = 40;
 
-/** What a path is found by, itself included, with all links followed; up to where it ends. */
+/**
+ * All places by which a path is resolved, itself included, with all links followed; up to the first that does not
+ * exist.
+ */
 function placesOf(path: string): readonly string[] {
   const places = ['/'];
   let names = path.split('/');
@@ -38,11 +41,11 @@ function linkAt(path: string): string | undefined {
   try {
     return readlinkSync(path);
   } catch {
-    return undefined; // no link, or not there
+    return undefined; // no link, or absent
   }
 }
 
-/** Of absolute paths, what others may change, each with why; what is not there is left out. */
+/** Places of absolute paths that other users may change, each with the reason; absent places are left out. */
 export function openPlaces(...paths: readonly string[]): readonly string[] {
   return [...new Set(paths.flatMap(placesOf))].flatMap((place) => problemOf(place) ?? []);
 }
@@ -53,13 +56,13 @@ function problemOf(path: string): string | undefined {
   const { uid, gid, mode } = status;
   const state = `(owner ${uid}:${gid}, mode ${(mode & 0o7777).toString(8).padStart(4, '0')})`;
   if (uid !== 0 && uid !== process.geteuid?.()) return `"${path}" belongs to user ${uid} ${state}`;
-  if ((mode & 0o002) === 0 && gid === 0) return undefined; // as sudo takes it (sudoers, secure_path.c)
+  if ((mode & 0o002) === 0 && gid === 0) return undefined; // as in sudo (sudoers, secure_path.c)
   const isSticky = status.isDirectory() && (mode & stickyBit) !== 0;
   if ((mode & 0o022) === 0 || isSticky || isReadOnly(path)) return undefined;
   return (mode & 0o002) === 0 ? `group ${gid} may write "${path}" ${state}` : `everybody may write "${path}" ${state}`;
 }
 
-/** The volume of a ConfigMap is open to everybody, and mounted so that nobody writes it. */
+/** The volume of a ConfigMap has write permission for all users, and is mounted read-only. */
 function isReadOnly(path: string): boolean {
   try {
     accessSync(path, constants.W_OK);
@@ -69,10 +72,13 @@ function isReadOnly(path: string): boolean {
   }
 }
 
-/** Of the machine: root of a user namespace (user_namespaces(7), uid_map) is the user who has made it. */
+/**
+ * Whether we are root of the machine: root of a user namespace (user_namespaces(7), uid_map) is the user who has
+ * created it.
+ */
 const isRoot = (): boolean => process.geteuid?.() === 0 && !/^\s*0\s+[1-9]/.test(procText('/proc/self/uid_map') ?? '');
 
-/** Asked where root acts: whoever else is careless harms himself alone. Throws `code`. */
+/** Checks only where root acts: careless other users harm themselves alone. Throws `code`. */
 export function requireClosed(
   path: string,
   { code, cannot }: { readonly code: ErrorCode; readonly cannot: string },
