@@ -184,7 +184,7 @@ export interface PollPace {
 export function pollPace({ lastChangeAt, awaitingSince }: Streaks, now: Date): PollPace | undefined {
   const moments = [lastChangeAt, awaitingSince].flatMap((date) => (date === undefined ? [] : [date.getTime()]));
   const stillMs = now.getTime() - Math.max(...moments);
-  if (stillMs >= 0 && stillMs < 600) return { delayMs: 100, of: 'all' }; // negative: the clock was set back since the last pass
+  if (stillMs >= 0 && stillMs < 600) return { delayMs: 100, of: 'all' }; // negative: the clock was set back
   if (stillMs >= 0 && stillMs < 15_000) return { delayMs: 300, of: 'one' };
   if (stillMs >= 0 && stillMs < 60_000) return { delayMs: 1000, of: 'one' };
   return awaitingSince === undefined ? undefined : { delayMs: 5000, of: 'all' };
