@@ -177,7 +177,7 @@ async function newDocument(renewal: Renewal): Promise<NewDocument> {
 
 /** A document that only lacks a current context, but has a suitable one (`kubectl config unset`), keeps its content. */
 function withOwnContext(document: Uint8Array, endpoints: Endpoints): Buffer | undefined {
-  if (textDamage(document) !== undefined) return undefined; // escaped or decoded, its values, paths among them, would differ
+  if (textDamage(document) !== undefined) return undefined; // escaped or decoded, its paths, for example, would differ
   try {
     const edit = editYaml(yamlText(document));
     const name = evidentContextName(edit.value, endpoints);

@@ -112,7 +112,7 @@ async function recheck(destination: Destination, options: SyncerOptions, report:
     summary.tell(() => syncSummary(report()));
     if (dryRun) continue;
     await destination.repair();
-    await destination.hold().catch(() => undefined); // a lock that cannot be taken is reported when there is something to write
+    await destination.hold().catch(() => undefined); // a lock that cannot be taken is reported by the next write
   }
 }
 
