@@ -54,7 +54,7 @@ function serviceAccount(namespace: string, name: string): Requester & { readonly
 export const bootstrapRequester = (namespace: string): Requester & { readonly username: string } =>
   serviceAccount(namespace, bootstrapAccount);
 
-/** Requesters by their names in `approver.requesters`. `namespace`: that of our own ServiceAccounts. */
+/** Requesters by their names in `approver.requesters`. `namespace`: the namespace of our own ServiceAccounts. */
 const knownRequesters = {
   'kube-cert-recovery': bootstrapRequester,
   worker: (namespace) => ({ ...serviceAccount(namespace, workerAccount), mustShowCertificate: true }),

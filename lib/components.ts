@@ -2,7 +2,8 @@
 // a row here; as a static pod also one in lib/install/accounts.ts.
 
 /**
- * The flag that names the file by which processes of a component are distinguished from those of other control planes.
+ * The flag that names the file by which processes of a component are distinguished from processes of other control
+ * planes.
  */
 export type ToldBy = 'kubeconfig' | 'trusted-ca-file' | 'etcd-cafile';
 

@@ -29,7 +29,7 @@ type CheckKind = 'liveness' | 'readiness';
 export class Health {
   readonly #checks = new Map<string, { readonly kind: CheckKind; readonly state: () => CheckState }>();
 
-  /** Sets a check's state, or a function called at each probe. A new check is one of readiness by default. */
+  /** Sets a check's state, or a function called at each probe. A new check is a readiness check by default. */
   set(name: string, state: CheckState | (() => CheckState), kind?: CheckKind): void {
     const known = this.#checks.get(name)?.kind;
     this.#checks.set(name, {
@@ -189,7 +189,7 @@ type Probe = (typeof probes)[number];
 const isProbe = (page: string): page is Probe => (probes as readonly string[]).includes(page);
 
 /**
- * /healthz shows every check and is decided by those of liveness: the liveness probes of existing static pods read it,
+ * /healthz shows every check and is decided by liveness checks: the liveness probes of existing static pods read it,
  * and a process must not be restarted because the API server is down.
  */
 function probe(page: Probe, reports: readonly CheckReport[], verbose: boolean): Answer {

@@ -115,7 +115,7 @@ interface Fields {
   readonly notBefore: string;
   readonly notAfter: string;
   readonly recheckAt: string;
-  /** In milliseconds. */
+  /** Milliseconds. */
   readonly duration: number;
   readonly attempt: number;
   readonly count: number;
@@ -218,7 +218,7 @@ export class Repeats {
     this.#pace = { firstMs, longestMs };
   }
 
-  /** How often `text` has been met in a row, where that is to be logged now. */
+  /** Number of times in a row that `text` has been met, where that is to be logged now. */
   met(key: string, text = ''): number | undefined {
     const now = this.#clock.now().getTime();
     const known = this.#lasting.get(key);

@@ -11,7 +11,7 @@ interface CertificateLabels {
 type WriteResult = 'written' | 'conflict' | 'failed';
 
 export interface Metrics {
-  /** The dates of an artefact's certificate (of a bundle: the one that expires first); undefined: there is none now. */
+  /** The dates of an artefact's certificate (of a bundle: the first to expire); undefined: there is none now. */
   certificate(
     labels: CertificateLabels,
     dates: { readonly notBefore: Date; readonly notAfter: Date } | undefined,

@@ -4,7 +4,7 @@ import { type Clock, steadyMs } from './clock.ts';
 interface BackoffOptions {
   readonly firstMs: number;
   readonly longestMs: number;
-  /** From 0 to 1: spreads many waiters. Default: no spread, always the full delay. */
+  /** Number from 0 to 1: spreads many waiters. Default: no spread, always the full delay. */
   readonly random?: (() => number) | undefined;
 }
 

@@ -223,7 +223,7 @@ interface YamlEdit {
 export function editYaml(text: string): YamlEdit {
   const value = parseYaml(text);
   let { doc } = parse(text, 'others') as { doc: Document };
-  // An anchor is the same value in several places: one of them could not be changed alone.
+  // An anchor is the same value in several places: none of them could be changed alone.
   let shared = false;
   visit(doc, { Alias: () => ((shared = true), visit.BREAK) });
   if (shared) doc = new Document(JSON.parse(JSON.stringify(value)));

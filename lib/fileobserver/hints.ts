@@ -89,7 +89,7 @@ interface Way {
   readonly shape: string;
 }
 
-const mostLinks = 40; // as Linux: more is ELOOP
+const mostLinks = 40; // Linux follows as many; more is ELOOP
 
 /**
  * Links and directories that the paths lead through. Directories behind a link have no part in the shape: the link's

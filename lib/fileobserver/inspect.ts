@@ -13,7 +13,7 @@ export type SeenFile =
       readonly content: Uint8Array;
       /** SHA-256. */
       readonly digest: string;
-      /** When it was put in place (ctime), in milliseconds. */
+      /** Time at which it was put in place (ctime), in milliseconds. */
       readonly changedMs: number;
     }
   | { readonly state: 'absent' }
@@ -61,7 +61,7 @@ export type FilesState =
   | 'complete'
   /** All are gone. */
   | 'absent'
-  /** One half of a pair, or one of several files, is missing. */
+  /** Half of a pair, or some of several files, are missing. */
   | 'partial'
   /** A certificate and a key that do not belong together, or that cannot be parsed: the writer is between the two. */
   | 'mismatched'
@@ -71,7 +71,7 @@ export interface Inspection {
   readonly state: FilesState;
   /** Digest over all contents; empty unless the state is `complete`. */
   readonly digest: string;
-  /** When the newest of the files was put in place, where the state is `complete`. */
+  /** Time at which the newest of the files was put in place, where the state is `complete`. */
   readonly changedAt?: Date;
 }
 

@@ -1,4 +1,4 @@
-// The tool's own kubeconfig, token and CA: when one of them changes, the connection reads them again. A reload that
+// The tool's own kubeconfig, token and CA: when any of them changes, the connection reads them again. A reload that
 // fails (a half-written kubeconfig, for example) is retried until it succeeds or the files change once more; the
 // connection keeps its former state. A failure is logged when it is new.
 import { errorText } from '../errors.ts';
@@ -23,7 +23,7 @@ export async function observeOwnFiles(options: OwnFilesOptions): Promise<void> {
   while (!options.signal.aborted) await observeUntilOthers(options);
 }
 
-/** Observes until the set of files changes: a kubeconfig was replaced by one that names another token. */
+/** Observes until the set of files changes: the new kubeconfig names another token, for example. */
 async function observeUntilOthers(options: OwnFilesOptions): Promise<void> {
   const { reload, log, clock } = options;
   const others = new AbortController();

@@ -48,7 +48,7 @@ const askAgainMs = 20;
 const longestUnclear = 250;
 /** A process takes microseconds from the socket to its visible name. */
 const longestHiddenMs = 60_000;
-/** sockaddr_un holds 108 bytes, one of them the NUL at the end. */
+/** sockaddr_un holds 108 bytes, including the NUL. */
 const longestSocketPath = 107;
 
 /** Throws AlreadyRunning when another process holds the lock, WriteFailed when the directory cannot be used. */

@@ -11,7 +11,7 @@ export interface Note {
   readonly at: Date;
 }
 
-/** A note in `directory`: that of the lock (/run) unless the note is to outlast a boot. */
+/** Reads a note. `directory`: the directory of the lock (/run), unless the note is to outlast a boot. */
 export async function readNote(directory: string, name: string): Promise<Note | undefined> {
   const path = join(directory, name);
   try {

@@ -8,8 +8,8 @@ export const addressesNow = (): readonly string[] =>
   Object.values(networkInterfaces()).flatMap((list = []) => list.map(({ address }) => address));
 
 /**
- * A sentence where the machine has addresses, but not that of its own endpoint. Without any address its network is not
- * up, which proves nothing. Pure.
+ * A sentence where the machine has addresses, but lacks the address of its own endpoint. Without any address its
+ * network is not up, which proves nothing. Pure.
  */
 export function addressGone(endpoint: string | undefined, own: readonly string[]): string | undefined {
   const url = URL.parse(endpoint ?? '');

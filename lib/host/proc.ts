@@ -1,6 +1,6 @@
 // Facts from the kernel about processes and this machine (proc(5)). Reads are synchronous: /proc is memory, and each of
-// them is shorter than a round through the thread pool. A process that exits during a read is left out, one that hides
-// its mounts counts as none of ours.
+// them is shorter than a round through the thread pool. A process that exits during a read is left out, a process that
+// hides its mounts counts as none of ours.
 import { closeSync, openSync, readdirSync, readFileSync, readSync, realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import { bounds } from '../bounds.ts';
@@ -111,7 +111,7 @@ function namespaceDepth(pid: number | 'self'): number | undefined {
   return numbers?.split(/\s+/).length;
 }
 
-/** Processes started as one of these programs, by any user. Throws ReadFailed. */
+/** Processes of these programs, by argv[0], of any user. Throws ReadFailed. */
 export function readProcesses(programs: readonly string[]): readonly ProcessFacts[] {
   const depth = namespaceDepth('self');
   return processIds().flatMap((pid): readonly ProcessFacts[] => {
@@ -141,7 +141,7 @@ export function ourPlaces(path: string): readonly MountedPlace[] {
 /** Identifies the time between two boots; empty where unknown. */
 export const bootId = (): string => (procText('/proc/sys/kernel/random/boot_id') ?? '').trim();
 
-/** When this machine was booted (btime of /proc/stat), milliseconds since the epoch; undefined where unknown. */
+/** Boot time of this machine (btime of /proc/stat), milliseconds since the epoch; undefined where unknown. */
 export function kernelBootTimeMs(): number | undefined {
   const seconds = /^btime (\d+)$/m.exec(procText('/proc/stat') ?? '')?.[1];
   return seconds === undefined ? undefined : Number(seconds) * 1000;

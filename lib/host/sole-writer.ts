@@ -62,8 +62,8 @@ const program = 'kubeadm';
 const readOnlySubcommands: ReadonlySet<string> = new Set(['completion', 'config', 'help', 'token', 'version']);
 
 /**
- * The slowest of the others, an upgrade, waits five minutes for each of four pods. A process that runs for longer was
- * forgotten.
+ * The slowest other subcommand, an upgrade, waits five minutes for each of four pods. A process that runs for longer
+ * was forgotten.
  */
 const longestSeconds = 3600;
 /** System call number of read(2). */
@@ -99,7 +99,7 @@ export function runningKubeadm(directories: readonly string[] = [], procDir = '/
     const theirs = linkOf(join(procDir, String(pid), 'ns/pid'));
     if (theirs === 'gone') return false; // it has exited, or is a zombie
     if (theirs !== 'unreadable' && namespace !== 'unreadable' && theirs !== namespace) return false;
-    // A process that exits during these reads closes its links, like one that hides them.
+    // A process that exits during these reads closes its links, as if it hid them.
     return hasSameFiles(pid, paths, procDir) && startOf(pid, procDir) !== undefined;
   });
 }

@@ -1,5 +1,5 @@
 // Delivers pairs of this machine into the Secrets that the administrator configures. Nothing is signed. A present pair
-// is replaced only by one that expires later and would be accepted (plan/judge-pair.ts), by the store's
+// is replaced only by a pair that expires later and would be accepted (plan/judge-pair.ts), by the store's
 // compare-and-swap; each log line names the destination.
 import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError, errorText } from '../errors.ts';

@@ -79,7 +79,7 @@ export async function publish(publication: Publication, scanned?: Scan): Promise
 interface Comparison {
   /** Outcome that publish would have. */
   readonly difference: PublishOutcome;
-  /** Where that is `written`: the entries as readers see them now; undefined where there are none. */
+  /** The entries as readers see them now, where `difference` is `written`; undefined where there are none. */
   readonly published: Entries | undefined;
 }
 

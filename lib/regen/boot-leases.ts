@@ -20,13 +20,13 @@ interface BootRelease extends Running {
   /** Observed since the start of the process. */
   readonly boot: () => Boot;
   readonly notes: { readonly directory: string; readonly boot: string };
-  /** How long the first run after a boot waits for an answer, milliseconds. */
+  /** Time that the first run after a boot waits for an answer, milliseconds. */
   readonly patienceMs?: number;
 }
 
 const askMs = 3000;
 const everyMs = 250;
-/** A healthy control plane answers within ten seconds after its kubelet; one that takes longer waits for other machines. */
+/** A healthy control plane answers within ten seconds after its kubelet; a slower one waits for other machines. */
 const defaultPatienceMs = 60_000;
 
 /** Releases the Leases once for each boot. Never rejects: a Lease that stays costs its duration. */

@@ -142,8 +142,8 @@ async function keyFor(
 }
 
 /**
- * Algorithm of a new key: the configured one, else that of the certificate replaced, else that of the certificate used
- * as a model (`like`).
+ * Algorithm of a new key: as configured, else as in the replaced certificate, else as in the certificate used as a
+ * model (`like`).
  */
 function algorithmOf({ name }: IssuedPair, { gathered, keyAlgorithm }: Execution, like?: KeyAlgorithm): KeyAlgorithm {
   const fact = gathered.facts.get(name);
@@ -187,7 +187,10 @@ export function ownWork(before: OwnWork, steps: readonly StepResult[], facts: Fa
   return work;
 }
 
-/** Nothing is half done in artefacts that could be read; the others are remembered until they can be read again. */
+/**
+ * Nothing is half done in artefacts that could be read; unreadable artefacts are remembered until they can be read
+ * again.
+ */
 function onlyUnread(before: OwnWork, facts: Facts): OwnWork {
   return new Map([...before].filter(([name]) => (facts.get(name)?.state ?? 'unavailable') === 'unavailable'));
 }

@@ -30,12 +30,12 @@ export interface ArtefactReport extends Pick<
 export interface RegenReport {
   /** Every artefact is healthy, or blocked for a stated reason; nothing is left to try. */
   readonly converged: boolean;
-  /** Why a single run gave up; undefined when it converged or was asked to stop. */
+  /** Why a single run gave up; undefined when it converged or was stopped. */
   readonly gaveUp?: string | undefined;
   /** In inventory order. */
   readonly artefacts: readonly ArtefactReport[];
   readonly writes: number;
-  /** When the summary was last logged. */
+  /** Time of the last summary. */
   readonly summaryLoggedAt?: Date | undefined;
 }
 
@@ -44,7 +44,7 @@ export interface JournalOptions extends Pick<Running, 'clock' | 'log'> {
   readonly dryRun: boolean;
   readonly metrics?: Metrics;
   readonly events?: Pick<EventRecorder, 'record'> | undefined;
-  /** When an earlier run has last logged the summary: a timer that runs each minute logs it once a day. */
+  /** Time of the last summary of an earlier run: a timer that runs each minute logs it once a day. */
   readonly summaryLoggedAt?: Date | undefined;
   /**
    * The administrator has started this run: an artefact that is due and not renewed is reported immediately. Default:
@@ -273,8 +273,7 @@ const eventOf = ({ kind }: ResolvedArtefact, { origin = 'sign' }: Decision): Log
   originEvents[origin] ?? renewals[kind][0];
 
 /**
- * How a renewal is reported: the log event, and the reason of its Event as library-go names it, which has none for a
- * copy.
+ * Report of a renewal: the log event, and the reason of its Event as library-go names it, which has none for a copy.
  */
 const renewals: Readonly<Record<ResolvedArtefact['kind'], readonly [LogEvent, EventReason?]>> = {
   signer: ['signer.regenerated', 'SignerUpdateRequired'],

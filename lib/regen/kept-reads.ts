@@ -1,6 +1,6 @@
-// Objects that a pass has read while the API server was too slow for the others: the next pass reads the others alone,
-// else a slow connection would never finish. A kept read is used for a minute at most, and a write of an object that
-// has changed since is refused by its version, as ever.
+// Objects that a pass has read while the API server was too slow for the remaining objects: the next pass reads only
+// these, else a slow connection would never finish. A kept read is used for a minute at most, and a write of an object
+// that has changed since is refused by its version, as ever.
 import { type Clock, isRecent } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
@@ -35,7 +35,7 @@ export class KeptReads {
     };
   }
 
-  /** Called after a pass has read: keeps its objects for the next pass where other reads were too slow. */
+  /** Called after a pass has read: keeps its objects for the next pass where some reads were too slow. */
   keep({ artefacts }: Resolved, { found, failures, readAt }: Pick<Gathered, 'found' | 'failures' | 'readAt'>): void {
     const before = this.#kept;
     this.#kept = new Map();

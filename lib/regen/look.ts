@@ -210,7 +210,7 @@ function hasAnswered({ resolved, gathered }: Pick<Seen, 'resolved' | 'gathered'>
   );
 }
 
-/** After an object was found expired, no other controller counts as active for so long. */
+/** Time for which no other controller counts as active after an object was found expired. */
 const unattendedMs = 60_000;
 
 const isUnattended = (foundExpiredAt: Date | undefined, now: Date): boolean =>
@@ -229,7 +229,7 @@ function hasFoundExpired({ resolved, plan }: Seen): boolean {
   return resolved.artefacts.some(({ name, location }) => ended.has(name) && !isFile(location));
 }
 
-/** Decisions of a dry run that count for the recheck: a real run would have carried out the others by now. */
+/** Decisions of a dry run that count for the recheck: a real run would have carried out all renewals by now. */
 const isLeft = ({ action }: Decision): boolean => action !== 'renew';
 
 interface Done extends Pick<Seen, 'gathered' | 'unread' | 'now'>, Pick<Plan, 'decisions'> {

@@ -3,8 +3,8 @@
 // chance lie close to a wrong clock; and only of another machine, because ours would repeat our own clock. No other
 // objects are read than the Leases that regen may read anyway: a dead cluster has no leader, and then no machine knows
 // the time.
-// The Date of the API server's answers is no such witness: it is our own machine's, or, behind a balancer, that of an
-// unknown machine.
+// The Date of the API server's answers is no such witness: it shows our own machine's clock, or, behind a balancer, an
+// unknown machine's.
 import type { OtherClock } from '../plan/clock-rules.ts';
 import type { Clock } from '../clock.ts';
 import type { KubeConnection } from '../kube/kube.ts';
@@ -89,8 +89,8 @@ function remembered(before: Memory | undefined, reading: LeaseReading): Memory {
 }
 
 /**
- * How far our clock is at least ahead of the holder's, milliseconds, negative when it is behind; undefined when the
- * Lease was not renewed between the two readings, or when our clock was set between them. Pure.
+ * Lower bound of how far our clock is ahead of the holder's, milliseconds, negative when it is behind; undefined when
+ * the Lease was not renewed between the two readings, or when our clock was set between them. Pure.
  */
 export function aheadOf(first: LeaseReading, second: LeaseReading): number | undefined {
   if (first.holder !== second.holder || first.renewed.getTime() === second.renewed.getTime()) return undefined;

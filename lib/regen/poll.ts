@@ -15,7 +15,7 @@ interface ApiPoll extends Running {
   readonly onFirstAnswer?: (seen: { readonly wasAway: boolean }) => void;
   /** Called with the error of each failed try. Must not throw. */
   readonly onFailure?: (failure: RecoveryError) => void;
-  /** When it was first found away. */
+  /** Time at which it was first found away. */
   readonly since: Date;
   /** Gives up for now after this time: files need a pass, too. */
   readonly forMs: number;
@@ -26,7 +26,7 @@ const sayAgainMs = 10_000;
 /**
  * Polls the API server until it answers a read of an inventory object, and returns whether it has. At a start it
  * refuses connections, then answers 401, 403 or 503 while its caches fill: all of that is normal and logged once, then
- * every ten seconds. One object at a time, the next one at the next try: a forbidden object does not hide the others.
+ * every ten seconds. One object at a time, another at the next try: a forbidden object does not hide the rest.
  */
 export async function untilAnswered(options: ApiPoll): Promise<boolean> {
   const { artefacts, store, clock, log, journal, signal, forMs } = options;

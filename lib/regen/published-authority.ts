@@ -31,7 +31,7 @@ interface ClusterInfoUpdate {
   readonly signal: AbortSignal;
 }
 
-/** It has other writers: kube-controller-manager, and control-plane nodes that do the same. */
+/** Limit of retries: kube-controller-manager and other control-plane nodes write it, too. */
 const mostAttempts = 5;
 
 /** Writes the renewed CA into cluster-info. Throws errors of the connection. */

@@ -111,7 +111,7 @@ async function loop(
       settlesMs: longestSettleMs(options.policy),
     });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
-    // A write that fails prevents no controller from reading.
+    // Failed writes do not stop the polls.
     const pace = (at: Date): PollPace | undefined => (outcome.unavailable === 0 ? pollPace(streaks, at) : undefined);
     const { unavailableSince: unreadSince } = streaks;
     await pause({ ...options, external, unread: polled ? unread : [], unreadSince, delayMs: step.delayMs, pace });

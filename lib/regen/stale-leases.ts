@@ -1,8 +1,8 @@
 // Releases stale leader-election leases once, at the API server's first answer: one GET and one PUT with the
 // resourceVersion that was read, so that a holder who renews in between wins. After a conflict the lease is read once
-// more, then kept: its holder lives. An API server that starts refuses some requests and answers others (its caches of
-// rights fill one after the other), so a refused request is repeated for some seconds. Nothing here fails recovery; a
-// lease that stays costs its duration.
+// more, then kept: its holder lives. A starting API server does not answer all requests alike (its caches of rights
+// fill one after the other), so a refused request is repeated for some seconds. Nothing here fails recovery; a lease
+// that stays costs its duration.
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
 import { kernelBootTimeMs } from '../host/proc.ts';
@@ -28,7 +28,8 @@ export interface ReleaseOptions extends Running {
    */
   readonly mayHaveRenewed?: boolean;
   /**
-   * How long requests to a server that refuses are repeated, milliseconds. Default 10,000: a lease lasts little longer.
+   * Time for which requests to a server that refuses are repeated, milliseconds. Default 10,000: a lease lasts little
+   * longer.
    */
   readonly patienceMs?: number;
 }
@@ -104,10 +105,11 @@ function bootTimeMs(clock: Clock): number | undefined {
 }
 
 /**
- * When this machine was booted, and whether that is reliable. A lease's renewal is a wall-clock time, so a clock that
- * was stepped since the boot would place renewals of a living holder before it. The boot time is computed now (call it
- * when the process starts) and at each call of the result: a step in between moves it. It is also compared with the
- * kernel's own: where /proc/uptime is not the machine's (lxcfs, time namespaces) the two differ, and nothing is known.
+ * Time at which this machine was booted, and whether that is reliable. A lease's renewal is a wall-clock time, so a
+ * clock that was stepped since the boot would place renewals of a living holder before it. The boot time is computed
+ * now (call it when the process starts) and at each call of the result: a step in between moves it. It is also compared
+ * with the kernel's own: where /proc/uptime is not the machine's (lxcfs, time namespaces) the two differ, and nothing
+ * is known.
  * NOTE: a step between the boot and the start of this process cannot be seen; btime moves with the clock. So a holder
  * that may have renewed in that time is watched before its lease is released (mayHaveRenewed).
  */

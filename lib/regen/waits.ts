@@ -48,11 +48,11 @@ interface AfterLook {
   readonly streaks: Streaks;
   readonly now: Date;
   readonly once: boolean;
-  /** How long a single run retries failures. Default: as long as an API server may take to start. */
+  /** Time for which a single run retries failures. Default: as long as an API server may take to start. */
   readonly patienceMs?: number;
   /** Longest wait for a contradiction to settle. Default: none. */
   readonly settlesMs?: number;
-  /** Whether unreadable objects are polled between passes (poll.ts). Default: read by passes alone. */
+  /** Whether unreadable objects are polled between passes (poll.ts). Default: only passes read them. */
   readonly polled?: boolean;
 }
 
@@ -64,7 +64,7 @@ const longestWaitMs = 30_000;
 const shortestWaitMs = 100;
 /** Passes that follow each other without a pause: a recovery needs two, a lost race one more. */
 const quickLooks = 5;
-/** With `once`, a failure that repeats for this long is reported. */
+/** A failure that repeats for this long is reported with `once`. */
 export const patienceMs = 30_000;
 /**
  * Patience for files: no server is starting behind them, and the start of the machine waits for them. An unreadable
@@ -113,8 +113,9 @@ export function next(situation: AfterLook): Next {
 }
 
 /**
- * Each trouble has a pace of its own; one pass serves all, so the quickest counts. A write refused by an admission
- * webhook is mostly refused for long: after one quick retry it costs four requests a second at most.
+ * Delay before the next pass. Each trouble has a pace of its own; one pass serves all, so the quickest counts. A write
+ * refused by an admission webhook is mostly refused for long: after one quick retry it costs four requests a second at
+ * most.
  */
 function retryDelay({ streaks, outcome, polled = false }: AfterLook): number {
   const { unavailable, failed, written } = streaks;

@@ -17,7 +17,7 @@ import { hasKubelet, isFile } from '../inventory/places.ts';
 export interface Component {
   readonly name: ComponentName;
   /**
-   * Its flag (controlPlane, toldBy) names this file: that distinguishes its processes from those of other control
+   * Its flag (controlPlane, toldBy) names this file: that distinguishes its processes from processes of other control
    * planes.
    */
   readonly file: string;
@@ -77,7 +77,7 @@ export function readersOf<P extends ProcessFacts>(
 ): readonly P[] {
   const places = ours(file);
   const { toldBy } = controlPlane[name];
-  // etcd takes its flags from its environment, too (etcd-io/etcd: client/pkg/flags, SetFlagsFromEnv).
+  // Flags in the environment of etcd (etcd-io/etcd: client/pkg/flags, SetFlagsFromEnv).
   const variable = `${name}_${toldBy}`.replaceAll('-', '_').toUpperCase();
   return processes.filter(({ argv, environ, mountinfo, cgroup, isInOurPidNamespace, isPrivileged }) => {
     const named = flagOf(argv, toldBy) ?? (name === 'etcd' ? environ.get(variable) : undefined);
@@ -135,7 +135,7 @@ export interface PodSituation {
   readonly processes: readonly ProcessId[];
   /** Uptime of this machine; undefined where unknown. */
   readonly uptimeSeconds: number | undefined;
-  /** When the newest input was put in place, on the same scale. */
+  /** Uptime at which the newest input was put in place, in seconds. */
   readonly writtenSeconds: number;
   /** Whether the kubelet is known to start a container again within few seconds. */
   readonly hasShortBackOff: boolean;
@@ -202,7 +202,7 @@ export interface WrittenInput {
   readonly changedAt: Date;
   readonly now: Date;
   readonly uptimeSeconds: number;
-  /** When the observer started, seconds since boot. */
+  /** Start of the observer, seconds since the boot. */
   readonly observedSinceSeconds: number;
 }
 
@@ -236,7 +236,7 @@ interface HeldLease {
   readonly spec: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number | null } | undefined;
   /** Identity of this machine. */
   readonly holder: string;
-  /** How long this version of the Lease has been observed, milliseconds. */
+  /** Time for which this version of the Lease has been observed, milliseconds. */
   readonly unchangedMs: number;
 }
 

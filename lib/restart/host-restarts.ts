@@ -95,8 +95,7 @@ async function restart(component: Component, options: Restarting): Promise<Resta
     const read = due(marker, readersOnHost(component), markers.boot);
     // `status` reports that they wait.
     if (component.isService && (read.length === 0 || !hasReadExpired(marker, clock.now()))) {
-      // Whether the service runs at all is not ours to prove. Processes left behind by a run that died are known from
-      // now on.
+      // Whether the service runs at all is not ours to prove. After a run that died, the present processes are noted.
       if (read.length === 0) await markers.settle(name, marker);
       else if (marker.state === 'writing')
         await markers.set(name, { ...marker, state: 'written', running: runningOf(component) });

@@ -95,7 +95,7 @@ export interface FormerFile {
   readonly artefact: string;
   readonly file: string;
   readonly state: 'former' | 'unknown';
-  /** When the file was written. */
+  /** Time at which the file was written. */
   readonly changedAt: Date;
   /** notAfter of the certificate that it has loaded; undefined where unknown. */
   readonly until?: Date | undefined;
@@ -136,8 +136,9 @@ export function formerFiles(
 const restartAheadMs = 86_400_000;
 
 /**
- * When a restart is worth its interruption: the certificate loaded expires, and the one on disk expires later. Other
- * machines may depend on a service, so its restart waits until the certificate that it has loaded is useless.
+ * Time from which a restart is worth its interruption: the certificate loaded expires, and the one on disk expires
+ * later. Other machines may depend on a service, so its restart waits until the certificate that it has loaded is
+ * useless.
  */
 function restartOf({
   until,

@@ -1,6 +1,6 @@
 // kube-apiserver is restarted before its self-made loopback certificate expires: by a marker, as after a write, and on
-// one machine of the cluster after the other by the renewal Lease. No machine waits for that Lease for ever: those that
-// cannot take it restart at different times, as they have started at different times.
+// one machine of the cluster after the other by the renewal Lease. No machine waits for that Lease for ever: machines
+// that cannot take it restart at different times, as they have started at different times.
 import { askLoopback, judgeLoopback } from '../proof/loopback.ts';
 import type { HostProofs } from '../proof/prove.ts';
 import type { Component } from './decide.ts';

@@ -31,7 +31,7 @@ interface MachineLeaseOptions {
   /** Default: restartLease. */
   readonly lease?: LeaseName;
   readonly connection: Pick<KubeConnection, 'request'>;
-  /** Name of this machine, that of its Node object where known: unique in the cluster. */
+  /** Unique name of this machine in the cluster: the name of its Node object, where known. */
   readonly holder: string;
   /** File that keeps the observed version for the next process, as a run is shorter than the Lease. Absolute path. */
   readonly seenFile?: string | undefined;

@@ -19,7 +19,7 @@ import type { Store } from '../store/store.ts';
 import type { Component, Marker } from './decide.ts';
 import { readersOnHost } from './processes.ts';
 
-/** Where a run keeps notes for the next one. */
+/** Place of the notes that a run keeps for the next run. */
 export interface RestartNotes {
   /** The lock directory. */
   readonly directory: string;
@@ -67,7 +67,7 @@ export class Markers {
     }
   }
 
-  /** Removes a marker that has been acted on; a younger one of another run stays. */
+  /** Removes a marker that has been acted on; a younger marker of another run stays. */
   async settle(name: ComponentName, done: Marker): Promise<void> {
     const now = await this.look(name);
     if (now === undefined || JSON.stringify(now) === JSON.stringify(done)) await this.remove(name);

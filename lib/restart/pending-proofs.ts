@@ -27,7 +27,7 @@ export interface WantedProof {
   /** `apiServerComponent`, or a component's name. */
   readonly name: string;
   readonly since: Date;
-  /** How long the proof is tried. Default: a minute. */
+  /** Time for which the proof is tried. Default: a minute. */
   readonly patienceMs?: number;
 }
 

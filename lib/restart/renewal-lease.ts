@@ -19,7 +19,7 @@ import { nextCommand } from '../next-command.ts';
 export interface RenewalLeaseOptions {
   /** Runs one piece of work with a connection as this host. */
   readonly withConnection: <T>(work: (connection: KubeConnection) => Promise<T>) => Promise<T>;
-  /** Unique name of this machine in the cluster: that of its Node object, where known. */
+  /** Unique name of this machine in the cluster: the name of its Node object, where known. */
   readonly holder: () => Promise<string>;
   /** The holder where a note of an earlier version names none. */
   readonly hostName: string;

@@ -23,8 +23,8 @@ type Configured = Pick<CommonConfig, 'inventory' | 'lives'>;
 type Places = Pick<RegenConfig, 'backupDir' | 'lockDir'>;
 
 /**
- * Name of two notes: the validity period that was read (next to the backups), and why it could not be read the last
- * time (in the directory of the lock).
+ * Name of two notes: the validity period that was read (next to the backups), and the reason why the last read failed
+ * (in the directory of the lock).
  */
 export const lifeNote = 'certificate-validity';
 /** The ClusterConfiguration sets no validity period, so kubeadm's default counts. */

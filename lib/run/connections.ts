@@ -82,7 +82,7 @@ export async function withConnection<T>(
   }
 }
 
-/** Reads kubeconfig, token and CA again whenever one of them changes, until the signal aborts. */
+/** Reads kubeconfig, token and CA again whenever any of them changes, until the signal aborts. */
 export async function keepConnection(connection: KubeConnection, { clock, log, signal }: Connecting): Promise<void> {
   const { observeOwnFiles } = await import('../fileobserver/own-files.ts');
   await observeOwnFiles({ files: () => connection.files, reload: () => connection.reload(), clock, log, signal });
@@ -129,8 +129,7 @@ export function namesInApi(
 }
 
 /**
- * Where proofs connect to the local API server. Resolved when a proof needs it: kubeconfigs change, or are written
- * late.
+ * Address of the local API server for proofs. Resolved when a proof needs it: kubeconfigs change, or are written late.
  */
 export function addressOf(
   { apiServerAddress }: Partial<Pick<Config, 'apiServerAddress'>>,
@@ -152,7 +151,7 @@ export function addressOf(
   };
 }
 
-/** Without a connection every object is out of reach. */
+/** Store in which every object is out of reach without a connection. */
 export function storeOf(connection: KubeConnection | undefined, disk: Store): Store {
   const api = connection && createApiStore({ connection, fieldManager: 'kube-cert-recovery' });
   return createStore({ api: api ?? noApi, disk });

@@ -1,5 +1,6 @@
-// Restarts on a host follow a repair: the store marks components that must read a changed file again, and after the pass
-// come the restarts and the proof that everything is in use. Every pass marks; only one with --restart acts on the marks.
+// Restarts on a host follow a repair: the store marks components that must read a changed file again, and after the
+// pass come the restarts and the proof that everything is in use. Every pass marks; only a pass with --restart acts on
+// the marks.
 import type { RegenConfig } from '../config/mode-settings.ts';
 import type { RecoveryError } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
@@ -34,7 +35,7 @@ export interface HostRestarts {
   readonly renewalLease?: RenewalLease | undefined;
   /** Notes which files lie here now, before processes start that read them. Never rejects. */
   observe(): Promise<void>;
-  /** Restarts the components that are marked, and those that have loaded a former file. */
+  /** Restarts the marked components, and components that have loaded a former file. */
   restart(report: RegenReport): Promise<readonly RestartOutcome[]>;
   /** One message for each restart that failed, and for each file whose use is not proven. */
   prove(outcomes: readonly RestartOutcome[], report: RegenReport): Promise<readonly string[]>;
@@ -123,8 +124,8 @@ interface Renewing {
 }
 
 /**
- * Only a run that restarts and proves knows when the Lease may be given back. Without renewals ahead of time it is
- * taken for a restart of kube-apiserver alone.
+ * The renewal Lease for a run that restarts and proves: only such a run knows when it may be given back. Without
+ * renewals ahead of time it is taken for a restart of kube-apiserver alone.
  */
 function createRenewalLease(
   { restart }: RegenConfig,

@@ -19,7 +19,7 @@ import type { Runtime } from './runtime.ts';
 /** Limit for all requests to one place. The repair itself needs a part of the drop-in's time, too. */
 const placeMs = 8000;
 
-/** How often a Secret is read whose pair is up to date: another client may change it. */
+/** Interval between reads of a Secret whose pair is up to date: another client may change it. */
 const lookAgainMs = 3_600_000;
 /** Delay after a failure; a timer runs each minute. */
 const tryAgainMs = 600_000;
@@ -74,7 +74,7 @@ export async function askSources(
   return new Map(await Promise.all(answers));
 }
 
-/** Delivers pairs into the Secrets that are configured. */
+/** Hash of a place in its configured form: a note about another place counts for nothing. */
 export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: Runtime): Promise<void> {
   const { deliveries, lockDir } = mode;
   const all = Object.entries(deliveries).map(([name, one]) => [name, destinationOf(one, runtime)] as const);

@@ -23,7 +23,7 @@ import { clockFactsFor, type Connected, type Runtime } from './runtime.ts';
 /** A run of regen: how it was started, and the results of its steps so far. */
 export interface RegenRun {
   readonly mode: RegenConfig;
-  /** Without a connection only the files of this host are repaired. */
+  /** Files alone are repaired where it has no connection. */
   readonly runtime: Runtime | Connected;
   readonly log: Runtime['log'];
   readonly signal: AbortSignal;

@@ -170,7 +170,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
   },
   {
     name: 'address of the API server',
-    // As often as the summary is logged.
+    // Checked as often as the summary is logged.
     when: (run) => run.runtime.once && (!keepsNote(run) || hasLogged(run)),
     onFailure: 'report',
     async run({ resolved, log }) {

@@ -28,7 +28,7 @@ export interface Runtime extends Pick<Config, 'once' | 'dryRun'> {
   readonly hostName: string;
 }
 
-/** A runtime with an API server. `signal` aborts when the process is told to stop, and when the mode has stopped. */
+/** A runtime with an API server. `signal` aborts when the process must stop, and when the mode has stopped. */
 export interface Connected extends Runtime {
   readonly connection: KubeConnection;
   readonly events: EventRecorder;

@@ -45,9 +45,9 @@ const mostAttempts = 5;
 const readLimits = { timeoutMs: 3000, longestMs: 30_000 };
 
 export function createApiStore({ connection, fieldManager }: ApiStoreOptions): Store {
-  // The object of the last read, by path. A PUT is made from it when its resourceVersion is the one that the caller
-  // saw; then a second GET would prove nothing, because the server compares the resourceVersion again anyway, and
-  // recovery would pay one more round trip for each artefact. Large objects are not kept, but read again.
+  // The object of the last read, by path. A PUT is made from it when it has the resourceVersion that the caller saw;
+  // then a second GET would prove nothing, because the server compares the resourceVersion again anyway, and recovery
+  // would pay one more round trip for each artefact. Large objects are not kept, but read again.
   const lastRead = new Map<string, ApiObject>();
   /** Serialises writes that read again: other users of the objects determine their size. */
   let largeWrites: Promise<unknown> = Promise.resolve();

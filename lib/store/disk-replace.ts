@@ -100,8 +100,8 @@ async function ownerOf(
   if (own === undefined) return undefined;
   const { uid, gid } = own;
   // Who may read a key is an administrator's decision (etcd's user, a monitor), and kubeadm keeps it. That the world
-  // may write a key is an accident, and for a file without a key, as one that a shell has emptied, nothing is decided:
-  // then no mode is copied, because the new file must not be open to the world for a moment.
+  // may write a key is an accident, and for a file without a key, such as a file that a shell has emptied, nothing is
+  // decided: then no mode is copied, because the new file must not be open to the world for a moment.
   if (secret && (own.mode & worldWrites) !== 0) return { mode: own.mode & 0o700, uid, gid };
   if (secret && (own.mode & world) !== 0 && !holdsKey(before)) return { mode: own.mode & 0o770, uid, gid };
   return { mode: own.mode & 0o777, uid, gid, like: await disk.realpath(file) };

@@ -64,7 +64,7 @@ export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoi
 
 const knownRole = 'known.pem';
 
-/** Where a file that the document names is absent: the file that holds the credentials according to the inventory. */
+/** The file that holds the credentials according to the inventory, where a file that the document names is absent. */
 async function knownCredentials(
   { credentials }: KubeconfigLocation,
   named: readonly Part[],
@@ -148,7 +148,7 @@ interface Renewal {
 
 interface NewDocument {
   readonly document: Uint8Array;
-  /** Where the credentials belong. */
+  /** Where the new credentials are written. */
   readonly certificate: Source;
   readonly key: Source;
 }

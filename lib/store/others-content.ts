@@ -1,4 +1,4 @@
-// PEM files of an artefact whose content does not fit their role: then none of its files is written. Pure.
+// PEM files of an artefact with foreign content: then none of its files is written. Pure.
 import { RecoveryError } from '../errors.ts';
 import type { DiskLocation } from '../inventory/model.ts';
 import { privateKeyKey } from '../inventory/content.ts';
@@ -12,8 +12,8 @@ export const roleOfEntry: RolesOf = ({ role }) => [role === privateKeyKey ? 'key
 export const bothRoles: RolesOf = () => ['certificate', 'key'];
 
 /**
- * Checks whether one of the files holds neither content of its own role nor of another role of the artefact; then all
- * of them are left alone, for this reason.
+ * Reason why all files of an artefact are left alone: a file holds neither PEM of its role nor a torn remainder of
+ * that; undefined where all fit.
  */
 export function contentOfOthers(
   location: DiskLocation,

@@ -28,7 +28,7 @@ export interface Generation {
   readonly location: DiskLocation;
   /** `000003`: the higher the younger. */
   readonly generation: string;
-  /** When it was copied, just before it was replaced; undefined where the disk does not show it. */
+  /** Time of the copy, just before the replacement; undefined where the disk does not show it. */
   readonly keptAt?: Date | undefined;
   /** notAfter of its certificate, the earliest where it has several roots; undefined where none parses. */
   readonly notAfter?: Date | undefined;

@@ -20,7 +20,7 @@ const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);
 /** Final target of links; the path itself where they cannot be followed: no component reads a file that way either. */
 export const realFile = (disk: Disk, file: string): Promise<string> => disk.realpath(file).catch(() => file);
 
-/** Throws WriteFailed where certificate and key of a pair are one file: it would hold only one of them. */
+/** Throws WriteFailed where certificate and key of a pair are the same file: it would hold only either. */
 export async function refuseOneFile(
   disk: Disk,
   { location, placements }: { location: DiskLocation; placements: readonly Placement[] },

@@ -148,7 +148,7 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
   }
 }
 
-/** A leaf comes first, then its chain; among CAs alone the one of the key may stand anywhere. */
+/** A leaf comes first, then its chain; among CAs alone the CA of the key may stand anywhere. */
 function isPair(location: Location, certificate: Uint8Array, key: Uint8Array): boolean {
   const what = locationText(location);
   const ofCas = isAuthority(certificate, what);

@@ -7,7 +7,7 @@ import { realFile } from './shared-files.ts';
 /** End of the last write that has taken its turn, by file. */
 const turns = new Map<string, Promise<void>>();
 
-/** Runs `work` when no other write of this process uses one of these files any more. */
+/** Runs `work` once no other write of this process uses any of these files. */
 export async function inTurn<T>(disk: Disk, files: readonly string[], work: () => Promise<T>): Promise<T> {
   // An absent file is identified by the target of its link.
   const targets = files.map(async (file) => realFile(disk, await finalTarget(disk, file).catch(() => file)));

@@ -25,7 +25,7 @@ export async function checkDestination(path: string): Promise<void> {
   throw new RecoveryError('ConfigInvalid', `Cannot use destination directory "${path}": ${problem}`);
 }
 
-/** Not one of the directories that hold objects, and closed to other users. */
+/** Apart from the directories of objects, and closed to other users. */
 const lockDirectory = '.lock';
 
 export class Destination {
@@ -134,8 +134,8 @@ function repairedMode({ mode }: Stats): number | undefined {
 
 /**
  * Repairs the mode of a directory above objects: a user who may write there can replace an object's directory under its
- * readers. Returns the former mode, when that was repaired; an absent directory, or one that is not ours, stays
- * unchanged. Throws WriteFailed.
+ * readers. Returns the former mode, when that was repaired; an absent or foreign directory stays unchanged. Throws
+ * WriteFailed.
  */
 export async function repairParent({ directory, what, disk = realDisk }: ObjectDirectory): Promise<number | undefined> {
   return attempt({ code: 'WriteFailed', action: 'repair', what, directory }, async () => {

@@ -1,7 +1,6 @@
 // Content of an object at the last read, between two passes. Users who may write objects determine their size, and
-// there are many: small content is kept, so that lost files come back where no API server answers (one that has lost
-// its own certificate never does). Of large content the hash is kept: as long as the files match it, they are the
-// content.
+// there are many: small content is kept, so that lost files come back where no API server answers (without its own
+// certificate none does). Of large content the hash is kept: as long as the files match it, they are the content.
 import { createHash } from 'node:crypto';
 import type { Scan } from '../publish/scan.ts';
 import { objectEntries } from '../store/object-entries.ts';

@@ -27,7 +27,7 @@ export interface SyncStatus extends Pick<SyncedObject, 'name' | 'what' | 'publis
   readonly notAfter?: Date | undefined;
   /** Change of the last pass on disk; in a dry run, the change that it would have made. */
   readonly change?: 'written' | 'repaired' | 'removed';
-  /** When this state was last confirmed. */
+  /** Time at which this state was last confirmed. */
   readonly at?: Date;
 }
 

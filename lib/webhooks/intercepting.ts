@@ -53,7 +53,9 @@ export function interceptingWebhooks({
   );
 }
 
-/** None where no object matches; else with the namespaces of matching objects, and a selector that excludes them. */
+/**
+ * Findings on matching objects, with their namespaces and a selector that excludes them; none where no object matches.
+ */
 function findingOn(
   hit: readonly WrittenObject[],
   found: Omit<WebhookFinding, 'namespaces' | 'exemption'>,

@@ -53,7 +53,7 @@ const awayMs = 1000;
 /** Pause between two reads of a pending request: a fifth of the time that it has been pending. */
 const pauseMs = (pendingMs: number): number => Math.min(Math.max(pendingMs / 5, 200), 2000);
 const longestRequestMs = 10_000;
-/** Requests refused in one run. A clock that is ahead takes each request for an old one. */
+/** Unusable certificates in one run. A clock that is ahead takes each request for an old one. */
 const mostRefusals = 10;
 /** Delay after a request whose answer cannot be used, unless it is the first. */
 const askedAgainMs = 600_000;
@@ -99,7 +99,7 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
       if (isCode(answer, 'KubeNotFound')) isThere = false; // another client has deleted it
       if (met.met('api') !== undefined) log.info('api.waiting', { server: connection.server, err: answer.message });
     } else if (answer === 'taken') {
-      // Any client that may create requests can take the name: no run waits for that.
+      // Any client that may create requests can take the name: the run goes on with another name.
       log.warn('csr.taken', { csr: name, node: expired.node, message: 'another one of that name is there' });
       name = `${requestName(expired)}-${randomBytes(4).toString('hex')}`;
       body = await requestObject(expired, name);
@@ -154,7 +154,10 @@ function isOurs(
   }
 }
 
-/** An API server that is starting refuses some requests and answers others; it may be gone in between. */
+/**
+ * Keeps errors of an API server that is starting, which refuses some requests and answers others, or is gone in
+ * between.
+ */
 async function unlessAway<T>(looking: Promise<T>): Promise<T | RecoveryError> {
   return looking.catch((err: unknown) => {
     if (isCode(err, 'KubeNotFound', ...unanswered)) return err;

@@ -1,7 +1,7 @@
-// The CA that a worker holds, and the one that the cluster offers in its place: which of the CAs held has expired or
-// expires soon, which CA may follow it, and what the files hold then. A worker cannot verify a CA by anything that it
-// holds: it accepts only a CA with the same name and key as a CA it trusts already, signed by that key. Pure: the time
-// is an argument.
+// The CA that a worker holds, and its successor in the cluster: which of the CAs held has expired or expires soon,
+// which CA may follow it, and what the files hold then. A worker cannot verify a CA by anything that it holds: it
+// accepts only a CA with the same name and key as a CA it trusts already, signed by that key. Pure: the time is an
+// argument.
 import { bounds } from '../bounds.ts';
 import { errorText } from '../errors.ts';
 import { caThresholdMs } from '../pki/ca-due.ts';
@@ -30,7 +30,7 @@ export type OfferJudgement =
 
 const mostOffered = bounds.clusterInfo.most.CAs;
 
-/** Whether one of the CAs offered (PEM) may replace a CA held that expires: each is judged by itself. */
+/** Whether a CA offered (PEM) may replace a CA held that expires: each is judged by itself. */
 export function judgeOffer(offered: Uint8Array, held: readonly Certificate[], now: Date): OfferJudgement {
   let all: readonly Certificate[];
   try {

@@ -1,5 +1,5 @@
 // The verdict on a certificate issued to a worker, before it replaces the expired pair, which alone proves the worker's
-// identity: the requested certificate, and one that the API server accepts. kube-controller-manager may sign with a CA
+// identity: it must match the request, and the API server must accept it. kube-controller-manager may sign with a CA
 // that kube-apiserver does not have, and a certificate may be fetched too late.
 import { createHash } from 'node:crypto';
 import { isCode } from '../errors.ts';
@@ -54,9 +54,6 @@ async function refusalOf(
   }
 }
 
-/**
- * Name of the request after a request whose answer cannot be used: the same for every run, so that a timer floods no
- * cluster.
- */
+/** Name of the request after an unusable certificate: the same for every run, so that a timer floods no cluster. */
 export const nextRequestName = (firstName: string, issued: Buffer): string =>
   `${firstName}-${createHash('sha256').update(issued).digest('hex').slice(0, 8)}`;

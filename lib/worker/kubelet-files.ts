@@ -15,11 +15,11 @@ export interface KubeletFiles {
   readonly kubeletConf: string;
   /** Configuration of the kubelet: it names the CA of its clients. Absolute path. */
   readonly kubeletConfig: string;
-  /** Where kubeadm puts the CA of the kubelet's clients. Absolute path. */
+  /** Path at which kubeadm puts the CA of the kubelet's clients. Absolute. */
   readonly usualAuthority: string;
 }
 
-/** Where the kubelet has its certificate and key. Throws ConfigInvalid, ReadFailed. */
+/** Location of the kubelet's certificate and key. Throws ConfigInvalid, ReadFailed. */
 export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation> {
   const what = `kubeconfig "${kubeletConf}"`;
   const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(kubeletConf) }, () =>
@@ -43,7 +43,7 @@ export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation
 }
 
 /**
- * Files that hold CAs on a worker: those of kubelet.conf, in it or named by it, and the file of the CA of the kubelet's
+ * Files that hold CAs on a worker: kubelet.conf or the file that it names, and the file of the CA of the kubelet's
  * clients.
  */
 export async function authorityLocations({

@@ -1,6 +1,6 @@
-// The kubelet reads an expired certificate, and the CA of kubelet.conf, at its start only. Before one of these files
-// changes, a note is left, and it stays until the kubelet was restarted, by this run or a later one. When nothing was
-// written the note is removed, so that a write that fails again and again restarts nothing.
+// The kubelet reads an expired certificate, and the CA of kubelet.conf, at its start only. Before such a file changes,
+// a note is left, and it stays until the kubelet was restarted, by this run or a later one. When nothing was written
+// the note is removed, so that a write that fails again and again restarts nothing.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
@@ -68,9 +68,9 @@ export async function restartNoted({ restarts, hasWritten, lockDir, log, signal 
 }
 
 /**
- * Pure. A kubelet that runs, or waits for its next start, has read former content; one that is about to start reads the
- * new content, and one that the administrator has stopped stays stopped. `state`: as systemd reports it,
- * `activating/auto-restart`; undefined where systemd did not answer. `keep` leaves the note to the next run that
+ * Pure. A kubelet that runs, or waits for its next start, has read former content; a kubelet that is about to start
+ * reads the new content, and a kubelet that the administrator has stopped stays stopped. `state`: as systemd reports
+ * it, `activating/auto-restart`; undefined where systemd did not answer. `keep` leaves the note to the next run that
  * restarts.
  */
 export function judgeNote(state: string | undefined, restarts: boolean): 'restart' | 'keep' | 'forget' {

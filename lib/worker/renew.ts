@@ -30,7 +30,7 @@ export interface WorkerRenewal {
   readonly connect: () => Promise<{ readonly connection: KubeConnection; readonly account: string | undefined }>;
   readonly connectAs: ConnectAs;
   readonly waitMs: number;
-  /** Only report whether there is something to do. */
+  /** Only reports whether there is something to do. */
   readonly dryRun: boolean;
   readonly clock: Clock;
   readonly log: Log;
