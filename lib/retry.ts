@@ -54,7 +54,10 @@ export async function retry<T>(
   }
 }
 
-/** Resolves when `work` does, after `ms` milliseconds, or when the signal aborts; leaves no timer. Rejects when `work` does. */
+/**
+ * Resolves when `work` does, after `ms` milliseconds, or when the signal aborts. Leaves no timer. Rejects when `work`
+ * does.
+ */
 export async function waitAtMost(ms: number, work: Promise<unknown>, { clock, signal }: Waiting): Promise<void> {
   const over = new AbortController();
   const signals = signal === undefined ? [over.signal] : [over.signal, signal];

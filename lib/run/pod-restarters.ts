@@ -1,5 +1,5 @@
-// Restarts in a pod: the observer of files reports changes, each component has a restarter of its own, and kube-apiserver
-// waits for the restart Lease of the cluster.
+// Restarts in a pod: the observer of files reports changes, each component has a restarter of its own, and
+// kube-apiserver waits for the restart Lease of the cluster.
 import { join } from 'node:path';
 import type { SyncerConfig } from '../config/mode-settings.ts';
 import type { RestartRequest } from '../fileobserver/react.ts';
