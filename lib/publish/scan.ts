@@ -40,7 +40,7 @@ export interface Scan {
   readonly files: ReadonlyMap<string, PublishedFile>;
   /** Visible names that are links through `..data`, as publish makes them. */
   readonly links: ReadonlySet<string>;
-  /** Other visible names: plain files and links of an earlier tool; links through `..data` where that is a directory. */
+  /** Other visible names: plain files and links of an earlier tool, and links through a directory `..data`. */
   readonly foreign: readonly string[];
   /** Visible directories, and `..data` where it is one: in the way of a link, if a key has that name. */
   readonly directories: readonly string[];

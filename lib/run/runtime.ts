@@ -17,7 +17,9 @@ export interface Runtime extends Pick<Config, 'once' | 'dryRun'> {
   readonly log: Log;
   readonly signal: AbortSignal;
   readonly builtAt: Date;
-  /** A unit of systemd has started this process, and its log is in the journal: lasting states are not logged at each run. */
+  /**
+   * A unit of systemd has started this process, which logs to the journal: lasting states are not logged at each run.
+   */
   readonly isOfUnit?: boolean;
   readonly resolved: Resolved;
   readonly health: Health;
