@@ -1,4 +1,4 @@
-// Where a server listens, as a socket wants it.
+// Address of a server, in the form for sockets.
 import { isIP } from 'node:net';
 
 export interface Address {
@@ -10,17 +10,20 @@ export interface Address {
 /** `127.0.0.1:6443`, `[::1]:6443`. */
 export const addressText = ({ host, port }: Address): string => `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
 
-/** Of https. */
+/** Address of an https URL. */
 export const serverAddress = (url: URL): Address => ({ host: bareHost(url), port: Number(url.port || '443') });
 
-/** An IPv6 address stands in brackets in a URL (RFC 3986, section 3.2.2), and nowhere else. */
+/** Host without brackets: an IPv6 address has them in a URL (RFC 3986, section 3.2.2), and nowhere else. */
 export const bareHost = ({ hostname }: Pick<URL, 'hostname'>): string => hostname.replace(/^\[(.+)\]$/, '$1');
 
 /** `host`: a name or an address without brackets. */
 export const isLoopbackHost = (host: string): boolean =>
   host === 'localhost' || host === '::1' || host.startsWith('127.');
 
-/** By a loop: `/\/+$/` tries each slash of a path that ends in another character. The first one stays where `least` is 1. */
+/**
+ * A loop, as `/\/+$/` tries each slash of a path that ends in another character. The first slash stays where `least` is
+ * 1.
+ */
 export function withoutSlashesAtEnd(path: string, least = 0): string {
   let length = path.length;
   while (length > least && path[length - 1] === '/') length -= 1;

@@ -1,41 +1,49 @@
-// Who asks for a kubelet's first certificate, and for its next one after the present one has expired. Our own is a
-// ServiceAccount whose token may create CertificateSigningRequests and nothing else. It is not bound to `...:nodeclient`,
-// or kube-controller-manager's own approver would approve whatever it asks for (sarapprove.go). Pure.
+// Accounts that request a kubelet's first certificate, and its next one after the present one has expired. Our own is a
+// ServiceAccount whose token may create CertificateSigningRequests and nothing else. It is not bound to
+// `...:nodeclient`, or kube-controller-manager's own approver would approve all of its requests (sarapprove.go). Pure.
 import { kubeletSigners } from './well-known.ts';
 
 export const bootstrapAccount = 'kube-cert-recovery-node-bootstrapper';
-/** Of workers. It gives nobody a node's name: only the key of that node's expired certificate does. */
+/** ServiceAccount of workers. It grants no node's name: only the key of that node's expired certificate does. */
 export const workerAccount = 'kube-cert-recovery-worker';
 
-/** Of a request that its maker signed with the key of the node's expired certificate: that certificate, PEM. */
+/** Annotation with the node's expired certificate, PEM, on a request signed with the key of that certificate. */
 export const expiredCertificateAnnotation = 'kube-cert-recovery/expired-certificate';
 
-/** Who signs client certificates of kubelets (staging/src/k8s.io/api/certificates/v1/types.go). */
+/** Signer of client certificates of kubelets (staging/src/k8s.io/api/certificates/v1/types.go). */
 export const kubeletClientSigner = kubeletSigners['kubelet-client'];
 
-/** Where `init` makes ServiceAccounts, unless told otherwise. */
+/** Default namespace of the ServiceAccounts that `init` creates. */
 export const defaultBootstrapNamespace = 'kube-cert-recovery';
 
-/** The ConfigMap beside the accounts in which approvers note which expected nodes have had their first certificate. */
+/**
+ * ConfigMap in the namespace of the accounts in which approvers note which expected nodes have had their first
+ * certificate.
+ */
 export const firstApprovalsName = 'first-approvals';
 
-/** The ConfigMap beside it in which approvers note the newest certificate that was issued to each node. */
+/** ConfigMap in the same namespace in which approvers note the newest certificate that was issued to each node. */
 export const issuedCertificatesName = 'issued-certificates';
 
-/** The ConfigMap in `kube-system` in which the API server says by which CAs it believes clients. */
+/** ConfigMap in `kube-system` in which the API server publishes the CAs by which it verifies clients. */
 export const clientAuthoritiesName = 'extension-apiserver-authentication';
 
-/** Whose requests for kubelets' client certificates are judged. */
+/** Account whose requests for kubelets' client certificates are judged. */
 export interface Requester {
-  /** As the API server writes it into requests; a pattern where each of them has a name of its own. */
+  /** User name as the API server writes it into requests; a pattern where the names of the accounts differ. */
   readonly username: string | RegExp;
-  /** Exactly these. */
+  /** Exactly these groups. */
   readonly groups: readonly string[];
-  /** Only a request that shows the expired certificate and has its key is approved, whatever else is known of the node. */
+  /**
+   * Only a request that shows the expired certificate and has its key is approved, whatever else is known of the node.
+   */
   readonly mustShowCertificate?: true;
 }
 
-/** As the API server writes it into requests (staging/src/k8s.io/apiserver/pkg/authentication/serviceaccount/util.go). */
+/**
+ * Names as the API server writes them into requests
+ * (staging/src/k8s.io/apiserver/pkg/authentication/serviceaccount/util.go).
+ */
 function serviceAccount(namespace: string, name: string): Requester & { readonly username: string } {
   return {
     username: `system:serviceaccount:${namespace}:${name}`,
@@ -46,7 +54,7 @@ function serviceAccount(namespace: string, name: string): Requester & { readonly
 export const bootstrapRequester = (namespace: string): Requester & { readonly username: string } =>
   serviceAccount(namespace, bootstrapAccount);
 
-/** By the name in `approver.requesters`. `namespace`: of our own ServiceAccounts. */
+/** Requesters by their names in `approver.requesters`. `namespace`: the namespace of our own ServiceAccounts. */
 const knownRequesters = {
   'kube-cert-recovery': bootstrapRequester,
   worker: (namespace) => ({ ...serviceAccount(namespace, workerAccount), mustShowCertificate: true }),
@@ -55,7 +63,10 @@ const knownRequesters = {
     username: /^system:bootstrap:[a-z0-9]{6}$/,
     groups: ['system:bootstrappers', 'system:bootstrappers:kubeadm:default-node-token', 'system:authenticated'],
   }),
-  /** Of the bootstrap kubeconfig on every OpenShift node (machine-config-operator manifests/machineconfigserver). */
+  /**
+   * Account of the bootstrap kubeconfig on every OpenShift node (machine-config-operator
+   * manifests/machineconfigserver).
+   */
   openshift: () => serviceAccount('openshift-machine-config-operator', 'node-bootstrapper'),
 } as const satisfies Readonly<Record<string, (namespace: string) => Requester>>;
 

@@ -1,8 +1,8 @@
-// Who may write what this program reads, and how much of it is read: whoever writes it must not decide how much memory or time
-// that takes. What is more is refused or left out, by name. docs/security.md has the same rows.
+// Writers of the inputs of this program, and limits of how much is read: a writer must not decide how much memory or
+// time that takes. Input above a limit is refused or left out, by name. docs/security.md has the same rows.
 
 interface Bound {
-  /** What is read. */
+  /** Input. */
   readonly what: string;
   readonly writers: string;
   readonly most: Readonly<Record<string, number>>;
@@ -15,14 +15,15 @@ export const bounds = {
   request: {
     what: 'CertificateSigningRequests',
     writers: 'who may create them',
-    // A kubelet's has about 2500, labels and field owners included; with an RSA key of 16 384 bits it would have 10 000. It asks for
-    // the names and addresses of one machine. Remembered are some 500 bytes of each: a flood of ten minutes.
+    // A kubelet's has about 2500 characters, labels and field owners included; with an RSA key of 16 384 bits it would
+    // have 10 000. It requests the names and addresses of one machine. Some 500 bytes of each are remembered: a flood
+    // of ten minutes.
     most: { characters: 65_536, names: 100, remembered: 20_000 },
   },
   addresses: {
     what: 'addresses in the status of a Node or a Machine',
     writers: 'its kubelet; who may update Nodes, Machines',
-    // A machine has a few, and an address or two of each family. A kubelet writes as many as it likes.
+    // A machine has a few, and an address or two of each family. A kubelet writes any number.
     most: { addresses: 100, asked: 4 },
   },
   presented: {
@@ -34,19 +35,20 @@ export const bounds = {
   chain: {
     what: 'certificates of others that are verified',
     writers: 'who shows, serves or stores them',
-    // As many as Go checks for one answer: CAs of one name multiply the ways to try.
+    // Go checks as many for one answer: CAs of one name multiply the paths to try.
     most: { signatures: 100 },
   },
   record: {
     what: 'the ConfigMap `issued-certificates`',
     writers: 'approvers; who may update ConfigMaps beside it',
-    // What an object of the API may hold is 1 MiB, and the names stand in it twice (metadata.managedFields).
+    // An object of the API may hold 1 MiB, and the names stand in it twice (metadata.managedFields).
     most: { characters: 700_000 },
   },
   clusterInfo: {
     what: 'the ConfigMap `kube-public/cluster-info`',
     writers: 'who may update it; `regen` of hosts',
-    // A CA certificate has one or two kilobytes, kubeadm's kubeconfig three. While a CA is replaced by another one, both are published.
+    // A CA certificate has one or two kilobytes, kubeadm's kubeconfig three. While one CA replaces another, both are
+    // published.
     most: { characters: 65_536, CAs: 10 },
   },
   publicAnswer: {
@@ -57,8 +59,8 @@ export const bounds = {
   answer: {
     what: 'any other answer of the API server',
     writers: 'who may write the object, or is the server',
-    // etcd takes no object above 1.5 MiB (etcd server/embed/config.go, DefaultMaxRequestBytes), and JSON writes one byte as six at
-    // most (`\u003c`): any single object fits. More than one may not, see list.ts.
+    // etcd takes no object above 1.5 MiB (etcd server/embed/config.go, DefaultMaxRequestBytes), and JSON writes one
+    // byte as six at most (`\u003c`): any single object fits. Several may not, see list.ts.
     most: { bytes: 10 * mebi },
   },
   refusal: {
@@ -75,7 +77,7 @@ export const bounds = {
   otherEntry: {
     what: 'an entry that it does not know',
     writers: 'who may update the object',
-    // As much as matters to nobody.
+    // Too small to matter.
     most: { bytes: 64 * kibi },
   },
   published: {
@@ -93,14 +95,14 @@ export const bounds = {
   process: {
     what: 'command line and environment of a process',
     writers: 'users of the machine',
-    // Anybody may start a thousand processes with two megabytes in each.
+    // Any user may start a thousand processes with two megabytes in each.
     most: { bytes: 128 * kibi },
   },
   yaml: {
     what: 'a kubeconfig, a manifest',
     writers: 'who may write the file or the object',
-    // To parse takes some ten microseconds for each sign that may begin a value: in the largest it is 50 ms. A manifest has
-    // hundreds, a kubeconfig of many clusters a thousand; an object of the API holds 1 MiB.
+    // Parsing takes some ten microseconds for each character that may begin a value: at the limit it takes 50 ms. A
+    // manifest has hundreds, a kubeconfig of many clusters a thousand; an object of the API holds 1 MiB.
     most: { values: 3000, characters: mebi, levels: 500 },
   },
   configuration: {
@@ -123,7 +125,7 @@ export const bounds = {
   etcd: {
     what: 'an answer of etcd',
     writers: 'who is the member at the address',
-    // An answer is some 30 bytes, of the list some 300 for each member.
+    // An answer has some 30 bytes, a member list some 300 for each member.
     most: { characters: 65_536 },
   },
   readiness: {

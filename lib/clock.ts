@@ -1,39 +1,42 @@
-// The only place that asks the machine for the time. Everything else takes a Clock, or a plain `now`.
-// Delays are slept in pieces, with a look at the wall clock after each: a timer stands still while a machine is
-// suspended (CLOCK_MONOTONIC), and Node turns delays above 2^31 - 1 ms into 1 ms.
+// The only place that reads the machine's time. All other code takes a Clock, or a plain `now`. Delays are slept in
+// pieces, with a check of the wall clock after each: a timer stands still while a machine is suspended
+// (CLOCK_MONOTONIC), and Node turns delays above 2^31 - 1 ms into 1 ms.
 import { readFileSync } from 'node:fs';
 
 export interface Clock {
   /** Wall-clock time. */
   now(): Date;
   /**
-   * Seconds since the machine was switched on, suspended time included (/proc/uptime); undefined where unknown. A clock
-   * knows it always or never, so that a time by uptime is never held against one by the wall clock.
+   * Seconds since the boot, suspended time included (/proc/uptime); undefined where unknown. A clock knows it always or
+   * never, so that a time by uptime is never compared with one by the wall clock.
    */
   uptimeSeconds(): number | undefined;
   /**
-   * Resolves after `ms` (milliseconds), or at once when `signal` aborts. Never rejects. When the machine was suspended,
-   * or its clock set forward, past the end of that time, it resolves within half a minute; a clock that is set back
-   * makes it no longer.
+   * Resolves after `ms` (milliseconds), or immediately when `signal` aborts. Never rejects. When the machine was
+   * suspended, or its clock set forward, past the end of that time, it resolves within half a minute; a clock that is
+   * set back does not prolong it.
    */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
 /**
- * A time that was remembered, as long as it is not later than now: then the clock has been set back since, and what it
- * dates began now at the latest. Without it a wait for a later time lasts until the old time comes again. Pure.
+ * The remembered time, or now where it lies in the future: then the clock has been set back since, and the state that
+ * it dates began now at the latest. Otherwise a wait for a later time lasts until the old time is reached again. Pure.
  */
 export function notLater(remembered: Date | undefined, present: Date): Date {
   return remembered === undefined || remembered > present ? present : remembered;
 }
 
-/** Whether a remembered time is younger than that. One of the future does not count: the clock was wrong then. Pure. */
+/**
+ * Whether a remembered time is younger than `forMs`. A time in the future does not count: the clock was wrong then.
+ * Pure.
+ */
 export function isRecent(remembered: Date | undefined, forMs: number, present: Date): boolean {
   const age = remembered === undefined ? -1 : present.getTime() - remembered.getTime();
   return age >= 0 && age < forMs;
 }
 
-/** Milliseconds that no setting of the clock moves; where the uptime is unknown, by the wall clock. */
+/** Milliseconds that no clock adjustment moves; where the uptime is unknown, by the wall clock. */
 export const steadyMs = (clock: Pick<Clock, 'now' | 'uptimeSeconds'>): number =>
   (clock.uptimeSeconds() ?? clock.now().getTime() / 1000) * 1000;
 
@@ -72,11 +75,11 @@ function readUptime(): number | undefined {
     const seconds = Number.parseFloat(readFileSync('/proc/uptime', 'utf8'));
     return Number.isFinite(seconds) ? seconds : undefined;
   } catch {
-    return undefined; // not Linux, or /proc hidden: then a jump of the clock cannot be told
+    return undefined; // not Linux, or /proc hidden: then a jump of the clock cannot be detected
   }
 }
 
-/** As Clock wants it: a read that fails once (no file could be opened) is made up from the last one. */
+/** Uptime for a Clock: a read that fails once (no file could be opened) is extrapolated from the last one. */
 export function createUptime(
   read: () => number | undefined = readUptime,
   monotonicMs: () => number = () => performance.now(),

@@ -1,16 +1,20 @@
-// The components of a control plane that this program knows by name, in one table. A new one that is to be restarted has a
-// row here; as a static pod also one in lib/install/accounts.ts.
+// The components of a control plane that this program knows by name, in one table. A new component to be restarted has
+// a row here; as a static pod also one in lib/install/accounts.ts.
 
-/** The flag that names the file by which processes of a component are told from those of other control planes. */
+/**
+ * The flag that names the file by which processes of a component are distinguished from processes of other control
+ * planes.
+ */
 export type ToldBy = 'kubeconfig' | 'trusted-ca-file' | 'etcd-cafile';
 
 interface ControlPlaneComponent {
   readonly toldBy: ToldBy;
-  /** What starts it again after it has ended: its unit, or the kubelet, for which it is a static pod. */
+  /** Manager that starts it again after it has exited: its unit, or the kubelet, for which it is a static pod. */
   readonly startedBy: 'systemd' | 'kubelet';
   /**
-   * Its file below kubernetesDir, of kubeadm. A component with a kubeconfig reads it at its start only, so it is restarted;
-   * the others reload their leaf certificates, and are restarted for the CA of etcd alone, which they read at their start.
+   * Name of its kubeconfig below kubernetesDir, with kubeadm. A component with a kubeconfig reads it at its start only,
+   * so it is restarted; the other components reload their leaf certificates, and are restarted for the CA of etcd
+   * alone, which they read at their start.
    */
   readonly kubeconfig?: string;
 }
@@ -19,7 +23,10 @@ export const staticPods = ['kube-apiserver', 'kube-controller-manager', 'kube-sc
 export type StaticPod = (typeof staticPods)[number];
 export type ComponentName = 'kubelet' | 'etcd' | StaticPod;
 
-/** In the order of restarts: the kubelet starts the others again, and each of them needs the one before it. */
+/**
+ * The table in the order of restarts: the kubelet starts the other components again, and each of them needs the
+ * previous one.
+ */
 export const controlPlane: Readonly<Record<ComponentName, ControlPlaneComponent>> = {
   kubelet: { startedBy: 'systemd', toldBy: 'kubeconfig', kubeconfig: 'kubelet.conf' },
   etcd: { startedBy: 'kubelet', toldBy: 'trusted-ca-file' },

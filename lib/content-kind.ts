@@ -1,12 +1,12 @@
-// What a file holds, in a few words for people, by what its kind begins with (file(1)). Nothing of its content is repeated but
-// the kind that a document or a PEM block gives itself. Pure.
+// The kind of a file's content, in a few words for people, by its first bytes (file(1)). Nothing of its content is
+// repeated but the kind that a document or a PEM block gives itself. Pure.
 import { isMapping, yamlMapping } from './yaml.ts';
 
 interface Signature {
   readonly name: string;
-  /** Latin-1. */
+  /** First bytes in Latin-1. */
   readonly begins: string | RegExp;
-  /** Default: 0. */
+  /** Their offset. Default: 0. */
   readonly at?: number;
 }
 
@@ -34,7 +34,7 @@ const signatures: readonly Signature[] = [
 const assignment = /^\s*(export\s+)?[A-Za-z_]\w*=/;
 const comment = /^\s*([#;]|$)/;
 
-/** Line by line: who wrote it decides how many there are. */
+/** Reads line by line: the writer of the file determines how many there are. */
 export function isEnvironmentFile(text: string): boolean {
   let isAssigned = false;
   for (let from = 0; from < text.length;) {
@@ -48,7 +48,7 @@ export function isEnvironmentFile(text: string): boolean {
   return isAssigned;
 }
 
-/** The kind of what begins as only that does, whatever else is in it: an archive may hold a kubeconfig. */
+/** The kind by an unambiguous first signature, whatever follows it: an archive may hold a kubeconfig. */
 export function signedKind(bytes: Uint8Array): string | undefined {
   const binary = Buffer.from(bytes).toString('latin1');
   return signatures.find(({ begins, at = 0 }) =>
@@ -56,7 +56,10 @@ export function signedKind(bytes: Uint8Array): string | undefined {
   )?.name;
 }
 
-/** Of what is not empty, with its article: `an archive (gzip)`, `a document of kind KubeletConfiguration`. */
+/**
+ * The kind of content that is not empty, with its article: `an archive (gzip)`, `a document of kind
+ * KubeletConfiguration`.
+ */
 export function contentKind(bytes: Uint8Array): string {
   const signed = signedKind(bytes);
   if (signed !== undefined) return signed;
@@ -70,7 +73,7 @@ export function contentKind(bytes: Uint8Array): string {
   return documentKind(yamlMapping(text)) ?? (/^\s*[[{]/.test(text) ? 'a JSON document, or a part of one' : 'text');
 }
 
-/** Of a YAML or JSON text. Undefined for a value that is no mapping, or an empty one. */
+/** The kind of a parsed YAML or JSON text. Undefined for a value that is no mapping, or an empty one. */
 export function documentKind(value: unknown): string | undefined {
   if (!isMapping(value) || Object.keys(value).length === 0) return undefined;
   const { kind } = value;

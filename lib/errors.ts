@@ -1,8 +1,8 @@
-// The one error class. A code says what kind of failure it is; the table beside it says how a process that ends with it
-// exits. Messages name the object and its state; they never hold key material, and foreign errors are translated at the
-// package's home, body and headers dropped.
+// The one error class. A code names the kind of failure; the table next to it has the exit code of a process that exits
+// with it. Messages name the object and its state; they never hold key material, and foreign errors are translated at
+// the package's home, body and headers dropped.
 
-/** `exit` is the process's code when it ends with this error. */
+/** `exit` is the exit code of a process that exits with this error. */
 export const errorCodes = {
   ConfigInvalid: { exit: 2 },
   InventoryInvalid: { exit: 2 },
@@ -65,8 +65,8 @@ export function systemCode(err: unknown): string | undefined {
 }
 
 /**
- * What was thrown where nothing may throw, with its place in the code: a fault of this program, told so that it can be
- * found. One line.
+ * A fault of this program: an error thrown where none may be, with its place in the code, so that it can be found. One
+ * line.
  */
 export function faultText(err: unknown): string {
   if (!(err instanceof Error)) return errorText(err);

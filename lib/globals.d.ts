@@ -1,4 +1,5 @@
-// @peculiar/x509's declarations use names of lib.dom. Without it they would silently become `any` under skipLibCheck.
+// @peculiar/x509's declarations use names of lib.dom. Without these they would silently become `any` under
+// skipLibCheck.
 import type { webcrypto } from 'node:crypto';
 declare global {
   type BufferSource = ArrayBufferView | ArrayBuffer;

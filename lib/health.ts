@@ -1,7 +1,7 @@
 // Health as checks with names, which the parts of the process set, and a small HTTP server that shows them in the form
 // that administrators know from kube-apiserver. Liveness fails only when the process itself is stuck; readiness fails
-// also while the API server is away or something is not yet done. The server answers without authentication, so
-// messages say states and names only.
+// also while the API server is away or work is pending. The server answers without authentication, so messages hold
+// states and names only.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { bounds } from './bounds.ts';
@@ -14,7 +14,7 @@ import { backoffMs } from './retry.ts';
 
 export interface CheckState {
   readonly ok: boolean;
-  /** Why not, or a remark. */
+  /** Reason for a failure, or a remark. */
   readonly message?: string;
 }
 
@@ -29,7 +29,7 @@ type CheckKind = 'liveness' | 'readiness';
 export class Health {
   readonly #checks = new Map<string, { readonly kind: CheckKind; readonly state: () => CheckState }>();
 
-  /** Sets a check's state, or how to learn it at each probe. A new check is one of readiness unless said. */
+  /** Sets a check's state, or a function called at each probe. A new check is a readiness check by default. */
   set(name: string, state: CheckState | (() => CheckState), kind?: CheckKind): void {
     const known = this.#checks.get(name)?.kind;
     this.#checks.set(name, {
@@ -56,14 +56,14 @@ interface HealthServerOptions {
   readonly address: Address;
   readonly health: Health;
   readonly metrics?: Metrics;
-  /** Ends the server and all its connections. */
+  /** Closes the server and all its connections. */
   readonly signal: AbortSignal;
 }
 
 export interface HealthServer {
-  /** The port in use, also when port 0 was asked for. */
+  /** The port in use, also for port 0. */
   readonly port: number;
-  /** Resolves when the server has ended. */
+  /** Resolves when the server has closed. */
   readonly closed: Promise<void>;
 }
 
@@ -90,8 +90,9 @@ export async function serveHealth(options: HealthServerOptions): Promise<HealthS
 }
 
 /**
- * Who asks last is heard: one connection too many ends the oldest of the peer that has most. A limit that refuses new ones
- * would let whoever holds enough of them open make a kubelet's probes fail, and a kubelet then ends the container.
+ * The latest client is served: one connection too many closes the oldest of the peer that has most. A limit that
+ * refuses new connections would let a client that holds enough of them make a kubelet's probes fail, and a kubelet then
+ * terminates the container.
  */
 function boundConnections(server: Server): void {
   const open = new Set<Socket>();
@@ -113,9 +114,9 @@ interface KeepServingOptions extends HealthServerOptions {
 const retrying = { firstMs: 1000, longestMs: 60_000 };
 
 /**
- * `serveHealth`, where recovery must not wait for it: while something else has the port, or the address is not there yet,
- * that is logged and tried again until the signal aborts. Resolves after the first try. Throws ConfigInvalid for what
- * waiting does not mend.
+ * `serveHealth`, where recovery must not wait for it: while another process has the port, or the address does not exist
+ * yet, that is logged and retried until the signal aborts. Resolves after the first try. Throws ConfigInvalid for an
+ * error that waiting does not mend.
  */
 export async function keepServingHealth(options: KeepServingOptions): Promise<Pick<HealthServer, 'closed'>> {
   try {
@@ -144,7 +145,7 @@ async function serveLater(options: KeepServingOptions, first: RecoveryError): Pr
   }
 }
 
-/** Another process has the port, or the machine has not got the address (yet). */
+/** Another process has the port, or the machine does not have the address (yet). */
 const passing: Readonly<Record<string, string>> = {
   EADDRINUSE:
     'another process listens there (`ss -ltnp` names it); stop it, or give another healthProbeBindAddress. Until then ' +
@@ -188,8 +189,8 @@ type Probe = (typeof probes)[number];
 const isProbe = (page: string): page is Probe => (probes as readonly string[]).includes(page);
 
 /**
- * /healthz shows every check and is decided by those of liveness: it is where the liveness probes of existing static
- * pods look, and a process must not be restarted because the API server is down.
+ * /healthz shows every check and is decided by liveness checks: the liveness probes of existing static pods read it,
+ * and a process must not be restarted because the API server is down.
  */
 function probe(page: Probe, reports: readonly CheckReport[], verbose: boolean): Answer {
   const shown = reports.filter(({ kind }) => page !== 'livez' || kind === 'liveness');

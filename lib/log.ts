@@ -1,5 +1,6 @@
-// One line an event, with a constant name from one union, so a typo does not compile. Key material never gets in:
-// fields are named in LogFields, none of them holds PEM, and whatever looks like PEM is cut out before it is written.
+// One line an event, with a constant name from one union, so a typo does not compile. Key material is never logged:
+// fields are named in LogFields, none of them holds PEM, and all text that resembles PEM is cut out before it is
+// written.
 import { pino, stdTimeFunctions } from 'pino';
 import type { Clock } from './clock.ts';
 import { backoffMs } from './retry.ts';
@@ -126,7 +127,7 @@ interface Fields {
   readonly config: Readonly<Record<string, unknown>>;
 }
 
-/** What is undefined is left out of the line. */
+/** Undefined fields are left out of the line. */
 export type LogFields = { readonly [Name in keyof Fields]?: Fields[Name] | undefined };
 
 export interface Log {
@@ -138,7 +139,7 @@ export interface Log {
   with(fields: LogFields): Log;
 }
 
-/** What lasts is given these: the time, where to report, and when to end. */
+/** Given to long-running work: the time, where to report, and when to stop. */
 export interface Running {
   readonly clock: Clock;
   readonly log: Log;
@@ -157,12 +158,12 @@ interface LogOptions {
 
 const pem = /-----BEGIN [A-Z0-9 ]+-----[\s\S]*?(?:-----END [A-Z0-9 ]+-----|$)/g;
 
-/** `text` with every PEM block replaced: the last guard, for texts that come from elsewhere. */
+/** `text` with every PEM block replaced: the last guard, for texts from elsewhere. */
 export function withoutPem(text: string): string {
   return text.replaceAll(pem, '[PEM removed]');
 }
 
-/** What a terminal would act on (escape sequences, changes of direction), by its code point. */
+/** Replaces characters that a terminal would act on (escape sequences, changes of direction) by their code points. */
 const visible = (text: string): string =>
   text.replaceAll(/\p{C}/gu, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
 
@@ -204,8 +205,8 @@ interface Lasting {
 }
 
 /**
- * Logs what lasts when it begins or changes, and then again: after `firstMs`, after twice as long, up to `longestMs`; where
- * none is given, never again.
+ * Logs a lasting problem when it begins or changes, and then again: after `firstMs`, after twice as long, up to
+ * `longestMs`; where none is given, never again.
  */
 export class Repeats {
   readonly #clock: Pick<Clock, 'now'>;
@@ -217,7 +218,7 @@ export class Repeats {
     this.#pace = { firstMs, longestMs };
   }
 
-  /** How often `text` has been met in a row, where that is to be logged now. */
+  /** Number of times in a row that `text` has been met, where that is to be logged now. */
   met(key: string, text = ''): number | undefined {
     const now = this.#clock.now().getTime();
     const known = this.#lasting.get(key);
@@ -231,7 +232,7 @@ export class Repeats {
     return isDue ? count : undefined;
   }
 
-  /** It is over. Returns whether there was something. */
+  /** Ends a problem. Returns whether there was one. */
   ended(key: string): boolean {
     return this.#lasting.delete(key);
   }

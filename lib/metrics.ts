@@ -3,7 +3,7 @@
 import type { Counter, Gauge } from 'prom-client';
 
 interface CertificateLabels {
-  /** The name in the inventory. */
+  /** Name in the inventory. */
   readonly artefact: string;
   readonly location: string;
 }
@@ -11,7 +11,7 @@ interface CertificateLabels {
 type WriteResult = 'written' | 'conflict' | 'failed';
 
 export interface Metrics {
-  /** The dates of an artefact's certificate (of a bundle: the one that ends first); undefined: there is none now. */
+  /** The dates of an artefact's certificate (of a bundle: the first to expire); undefined: there is none now. */
   certificate(
     labels: CertificateLabels,
     dates: { readonly notBefore: Date; readonly notAfter: Date } | undefined,
@@ -20,9 +20,9 @@ export interface Metrics {
   wrote(mode: string, result: WriteResult): void;
   /** One failure of a mode, with its error code. */
   failed(mode: string, code: string): void;
-  /** A request for a certificate was approved, so long after it was made. */
+  /** A request for a certificate was approved, so long after it was created. */
   approved(signer: string, seconds: number): void;
-  /** Each request that the approver leaves now, with the reason. */
+  /** Sets the requests that are pending now, each with its reason. */
   pending(requests: readonly { readonly signer: string; readonly reason: string }[]): void;
   readonly contentType: string;
   render(): Promise<string>;
@@ -64,7 +64,7 @@ export async function createMetrics({ version, modes }: MetricsOptions): Promise
     'signer',
     'reason',
   ]);
-  // A kubelet waits for 15 minutes (pkg/kubelet/certificate/bootstrap), and asks again.
+  // A kubelet waits for 15 minutes (pkg/kubelet/certificate/bootstrap), and requests again.
   const buckets = [1, 2, 5, 10, 30, 60, 300, 900, 3600];
   const decision = { name: 'kube_cert_recovery_request_seconds', help: 'From a request to its approval', buckets };
   const labelNames = ['signer'] as const;

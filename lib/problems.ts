@@ -1,5 +1,5 @@
-// Problems of a configuration or an inventory, collected and shown together: nobody should have to run a program twice
-// to learn of the second mistake. Each says where (path, line), what was got and what is wanted.
+// Problems of a configuration or an inventory, collected and shown together: one run shows all mistakes. Each names its
+// place (path, line), the present and the wanted state.
 import { RecoveryError } from './errors.ts';
 import type { ErrorCode } from './errors.ts';
 
@@ -10,7 +10,7 @@ export interface Problem {
   /** The sentence after the path: the wanted state and, where there is one, the present one. */
   readonly message: string;
   readonly line?: number;
-  /** The file, when several are in play. */
+  /** The file, when there are several. */
   readonly source?: string;
 }
 
@@ -39,7 +39,7 @@ export function problemText({ source, line, path, message }: Problem): string {
   return [where, path, message].filter((part) => part !== '').join(': ');
 }
 
-/** More is a file of another kind: its problems say nothing, and fill a log. */
+/** A file with more problems is of another kind: they are of no help, and fill a log. */
 const mostShown = 50;
 const longestShown = 1000;
 const shortened = (text: string): string => (text.length > longestShown ? `${text.slice(0, longestShown)}...` : text);
@@ -54,7 +54,7 @@ export function problemsError(code: ErrorCode, headline: string, problems: reado
   });
 }
 
-/** Whether a word or flag that was typed is the reason: then the usage is of help. */
+/** Whether a typed word or flag is the reason: then the usage is of help. */
 export const isWrongUsage = (err: unknown): boolean => err instanceof RecoveryError && err.details['usage'] === true;
 
 function distance(a: string, b: string): number {
@@ -70,7 +70,7 @@ function distance(a: string, b: string): number {
   return previous[b.length] ?? 0;
 }
 
-/** Of what can be compared with each that is known. */
+/** Longest name that is compared with each known name. */
 const longestName = 100;
 
 /** The known name that `name` most likely means, undefined when none is near. */
@@ -84,7 +84,7 @@ export function nearest(name: string, known: Iterable<string>): string | undefin
   return best !== undefined && best.distance <= Math.max(2, Math.floor(name.length / 3)) ? best.name : undefined;
 }
 
-/** ` (did you mean "x"?)`, or the list of what is known while that is short, or nothing. */
+/** ` (did you mean "x"?)`, or the list of known names while that is short, or nothing. */
 export function suggestion(name: string, known: Iterable<string>): string {
   const names = [...known];
   const best = nearest(name, names);

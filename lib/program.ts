@@ -13,7 +13,7 @@ export const builtAt: Date = new Date(typeof BUILT_AT === 'undefined' ? '2026-11
 
 const second = builtAt.toISOString().replace(/\.\d+Z$/, 'Z');
 
-/** For reports that programs read. */
+/** Fields for reports in JSON. */
 export const program = { version, commit, builtAt: second } as const;
 
 /** One line for people. */

@@ -1,14 +1,17 @@
-// Waiting for something to happen, and trying again what has failed.
+// Polls, retries and bounded waits.
 import { type Clock, steadyMs } from './clock.ts';
 
 interface BackoffOptions {
   readonly firstMs: number;
   readonly longestMs: number;
-  /** From 0 to 1: spreads many waiters. Default: no spread, always the full delay. */
+  /** Number from 0 to 1: spreads many waiters. Default: no spread, always the full delay. */
   readonly random?: (() => number) | undefined;
 }
 
-/** The wait after failure `attempt` in a row, from 1: doubling up to a limit, between half of the full delay and all of it. */
+/**
+ * The wait after failure `attempt` in a row, from 1: doubling up to a limit, between half of the full delay and all of
+ * it.
+ */
 export function backoffMs(attempt: number, { firstMs, longestMs, random = () => 1 }: BackoffOptions): number {
   const full = Math.min(longestMs, firstMs * 2 ** Math.min(Math.max(attempt, 1) - 1, 30));
   return Math.round(full * (0.5 + random() / 2));
@@ -21,7 +24,7 @@ interface Patience {
   readonly signal: AbortSignal;
 }
 
-/** What `look` finds; undefined when it has found nothing in time, or when the signal aborts. */
+/** Result of `look`; undefined when there is none in time, or when the signal aborts. */
 export async function poll<T>(
   look: () => T | undefined | Promise<T | undefined>,
   { forMs, everyMs, clock, signal }: Patience,
@@ -34,7 +37,7 @@ export async function poll<T>(
   }
 }
 
-/** Does again what fails, where `isPassing` says that this may come right. Throws the last failure. */
+/** Retries a failure for which `isPassing` returns true. Throws the last failure. */
 export async function retry<T>(
   work: () => Promise<T>,
   isPassing: (err: unknown) => boolean,
@@ -51,7 +54,10 @@ export async function retry<T>(
   }
 }
 
-/** Resolves when `work` does, after `ms` milliseconds, or when the signal aborts; leaves no timer. Rejects when `work` does. */
+/**
+ * Resolves when `work` does, after `ms` milliseconds, or when the signal aborts. Leaves no timer. Rejects when `work`
+ * does.
+ */
 export async function waitAtMost(ms: number, work: Promise<unknown>, { clock, signal }: Waiting): Promise<void> {
   const over = new AbortController();
   const signals = signal === undefined ? [over.signal] : [over.signal, signal];
@@ -84,8 +90,8 @@ export class Wake {
   }
 
   /**
-   * Resolves at a call (at once when one has come since the last wait), after `ms` milliseconds, or when the signal aborts.
-   * Returns whether there was a call. Never rejects.
+   * Resolves at a call (immediately when one has come since the last wait), after `ms` milliseconds, or when the signal
+   * aborts. Returns whether there was a call. Never rejects.
    */
   async wait({ clock, signal }: { clock: Clock; signal: AbortSignal }, ms = anHourMs): Promise<boolean> {
     if (!this.#isCalled) {

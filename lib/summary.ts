@@ -1,27 +1,27 @@
-// How everything stands, in one line: at the start and once a day. Without it a log that says nothing may mean that all is
-// well, or that nobody looks. `summaryOf` is pure.
+// The state of all artefacts, in one line: at the start and once a day. Without it a silent log may mean that all is
+// well, or that no process is running. `summaryOf` is pure.
 import type { Clock } from './clock.ts';
 import type { Log, LogEvent } from './log.ts';
 
 interface Standing {
   readonly name: string;
   readonly isGood: boolean;
-  /** Of its certificate, where it has one that can expire. */
+  /** notAfter of its certificate, where it has one. */
   readonly notAfter: Date | undefined;
 }
 
 export interface Summary {
-  /** Those that need nothing. */
+  /** Number of good artefacts. */
   readonly count: number;
   readonly message: string;
-  /** Which certificate ends first, and when. */
+  /** Artefact whose certificate expires first, and its notAfter. */
   readonly artefact?: string | undefined;
   readonly notAfter?: string | undefined;
 }
 
 const mostNames = 10;
 
-/** `areGood`: what is said of those that are: `artefacts are good`. */
+/** `areGood`: the words for the good ones: `artefacts are good`. */
 export function summaryOf(standings: readonly Standing[], areGood: string): Summary {
   const bad = standings.filter(({ isGood }) => !isGood).map(({ name }) => name);
   const count = standings.length - bad.length;
@@ -50,11 +50,11 @@ interface DailySummaryOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly event: LogEvent;
-  /** By another process. */
+  /** Last summary of another process. */
   readonly loggedAt?: Date | undefined;
 }
 
-/** Tells once a day, from the first call on. A clock that is set back tells once more. */
+/** Logs once a day, from the first call on. After a clock is set back, once more. */
 export class DailySummary {
   readonly #options: DailySummaryOptions;
   #loggedAt: Date | undefined;
@@ -68,7 +68,7 @@ export class DailySummary {
     return this.#loggedAt;
   }
 
-  /** Undefined: there is nothing to tell yet. */
+  /** `summary` returns undefined while there is nothing to log yet. */
   tell(summary: () => Summary | undefined): void {
     const { clock, log, event } = this.#options;
     const now = clock.now();

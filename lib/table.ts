@@ -4,7 +4,9 @@ export type Column<T> = readonly [title: string, text: (row: T) => string];
 
 const padding = 3;
 
-/** As Go's text/tabwriter with kubeadm's padding: each cell but the last fills its column. Without rows nothing. */
+/**
+ * A table like Go's text/tabwriter with kubeadm's padding: each cell but the last fills its column. Empty without rows.
+ */
 export function table<T>(rows: readonly T[], columns: readonly Column<T>[]): string {
   if (rows.length === 0) return '';
   const lines = [columns.map(([title]) => title), ...rows.map((row) => columns.map(([, text]) => text(row)))];

@@ -20,15 +20,15 @@ import { RecoveryError } from './errors.ts';
 
 interface YamlFile {
   readonly value: unknown;
-  /** What is wrong with the text as YAML; `value` is of no use then. */
+  /** Problems of the text as YAML; `value` is useless then. */
   readonly problems: readonly { readonly line: number; readonly message: string }[];
-  /** Line of the key or the list item at `path`, or of the nearest thing around it that is there. */
+  /** Line of the key or the list item at `path`, or of the nearest present value around it. */
   readonly lineOf: (path: readonly PropertyKey[]) => number | undefined;
 }
 
 /**
- * The text of a YAML file as Go's readers take it (go.yaml.in/yaml readerc.go): UTF-16 by its byte order mark, else UTF-8; a
- * lone CR ends a line.
+ * The text of a YAML file as Go's readers decode it (go.yaml.in/yaml readerc.go): UTF-16 by its byte order mark, else
+ * UTF-8; a lone CR ends a line.
  */
 export function yamlText(bytes: Uint8Array): string {
   const buffer = Buffer.from(bytes);
@@ -38,7 +38,7 @@ export function yamlText(bytes: Uint8Array): string {
   return (utf16?.toString('utf16le') ?? buffer.toString('utf8')).replaceAll(/\r(?!\n)/g, '\n');
 }
 
-/** Whether Go's readers take the bytes for text. */
+/** Whether Go's readers accept the bytes as text. */
 export function isYamlText(bytes: Uint8Array): boolean {
   const mark = byteOrderMark(Buffer.from(bytes));
   return mark === 0xfffe || mark === 0xfeff || isUtf8(bytes);
@@ -46,24 +46,27 @@ export function isYamlText(bytes: Uint8Array): boolean {
 
 const byteOrderMark = (buffer: Buffer): number => (buffer.length >= 2 ? buffer.readUInt16BE(0) : 0);
 
-/** Whose text it is: that of a kubeconfig, a manifest or an object, or the configuration. */
+/** Limits by the origin of a text: a kubeconfig, a manifest or an object, or the configuration. */
 const mostOf = { others: bounds.yaml.most, ours: bounds.configuration.most } as const;
 type Whose = keyof typeof mostOf;
 const deepest = bounds.yaml.most.levels;
 
-/** What each character counts: quotes come in pairs, colons and dashes stand before a blank. */
+/** Weight of each character: quotes come in pairs, colons and dashes stand before a blank. */
 const weights = new Uint8Array(128);
 for (const char of '\n\r,[]{}') weights[char.charCodeAt(0)] = 2;
 for (const char of `"'&*!%?|>:-`) weights[char.charCodeAt(0)] = 1;
 const [open, close] = ['[{', ']}'].map((pair) => new Set([pair.charCodeAt(0), pair.charCodeAt(1)]));
 
-/** Why a text is not parsed. */
+/** Why a text is not parsed; undefined within the limits. */
 export function excessOf(text: string, whose: Whose): string | undefined {
   const { values, characters } = mostOf[whose];
   if (text.length > characters) return `more than ${characters} characters`;
   let weight = 0;
   let depth = 0;
-  /** Of a line: what stands further in is in what stands before it, and so is what follows a dash. */
+  /**
+   * Depth by indentation in a line: a value further in is nested in the value before it, and so is a value after a
+   * dash.
+   */
   let begins = 0;
   for (let at = 0; at < text.length; at += 1) {
     const code = text.charCodeAt(at);
@@ -88,7 +91,7 @@ function parse(text: string, whose: Whose) {
   const doc = parseDocument(excess === undefined ? text : '', {
     lineCounter: lines,
     prettyErrors: false,
-    uniqueKeys: false, // the package compares each with each
+    uniqueKeys: false, // the package compares each key with each other
   });
   if (excess !== undefined) doc.errors.push(new YAMLParseError([0, 0], 'IMPOSSIBLE', `It has ${excess}`));
   visit(doc, { Map: (_, map) => void doc.errors.push(...repeatedKeys(map)) });
@@ -135,7 +138,7 @@ function lineAt({ doc, lines }: ReturnType<typeof parse>, path: readonly Propert
   return offset === undefined ? undefined : lines.linePos(offset).line;
 }
 
-/** Reads a file of ours: everything that is wrong with it as YAML, and the line of every value. */
+/** Reads a file of ours: all its problems as YAML, and the line of every value. */
 export function readYaml(text: string, whose: Whose = 'ours'): YamlFile {
   const parsed = parse(text, whose);
   const problems = parsed.doc.errors.map((err: YAMLError) => ({
@@ -178,8 +181,8 @@ export function yamlMapping(text: string): Mapping | undefined {
 }
 
 /**
- * The mapping that components of Kubernetes take from a text: of a key that is there twice the last one counts
- * (sigs.k8s.io/yaml), and empty documents may stand around it. Undefined: no YAML, or not one mapping.
+ * The mapping that components of Kubernetes read from a text: of a repeated key the last one counts (sigs.k8s.io/yaml),
+ * and empty documents may stand around it. Undefined: no YAML, or not one mapping.
  */
 export function componentMapping(text: string): Mapping | undefined {
   const strict = yamlMapping(text);
@@ -192,24 +195,25 @@ export function componentMapping(text: string): Mapping | undefined {
 }
 
 /**
- * `value` as YAML, without anchors: what people read and `kubectl apply -f` takes. Kubernetes reads YAML 1.1, in which
- * `on` and `0b11` are no text unless they stand in quotes. `indentSeq`: whether list items stand further in than their key.
+ * `value` as YAML, without anchors: readable, and accepted by `kubectl apply -f`. Kubernetes reads YAML 1.1, in which
+ * `on` and `0b11` are no text unless they stand in quotes. `indentSeq`: whether list items stand further in than their
+ * key.
  */
 export function toYaml(value: unknown, { indentSeq = true }: { readonly indentSeq?: boolean } = {}): string {
   return escaped(stringify(value, { aliasDuplicateObjects: false, lineWidth: 0, compat: 'yaml-1.1', indentSeq }));
 }
 
 /**
- * The package puts text with control characters into double quotes, and leaves those there that JSON need not escape; no
- * YAML reader takes them (YAML 1.2, 5.1; go.yaml.in/yaml readerc.go).
+ * Escapes control characters: the package puts text with them into double quotes, and leaves those that JSON need not
+ * escape; no YAML reader takes them (YAML 1.2, 5.1; go.yaml.in/yaml readerc.go).
  */
 const escaped = (text: string): string =>
   text.replaceAll(/[\u007f-\u0084\u0086-\u009f]/g, (char) => `\\u00${char.charCodeAt(0).toString(16)}`);
 
-/** A YAML or JSON text that is changed in places and keeps the rest: comments, order, values that nobody here knows. */
+/** A YAML or JSON text that is changed in places and keeps the rest: comments, order, unknown values. */
 interface YamlEdit {
   readonly value: unknown;
-  /** Sets the text at `path`; mappings that are missing on the way are made. */
+  /** Sets the text at `path`; missing mappings on the way are created. */
   set(path: readonly (string | number)[], text: string): void;
   remove(path: readonly (string | number)[]): void;
   text(): string;
@@ -219,7 +223,7 @@ interface YamlEdit {
 export function editYaml(text: string): YamlEdit {
   const value = parseYaml(text);
   let { doc } = parse(text, 'others') as { doc: Document };
-  // An anchor is the same value in several places: one of them could not be changed alone.
+  // An anchor is the same value in several places: none of them could be changed alone.
   let shared = false;
   visit(doc, { Alias: () => ((shared = true), visit.BREAK) });
   if (shared) doc = new Document(JSON.parse(JSON.stringify(value)));
@@ -234,7 +238,7 @@ export function editYaml(text: string): YamlEdit {
       doc.setIn(path, next);
     },
     remove: (path) => void doc.deleteIn(path),
-    // JSON stays JSON: what reads it may understand no more.
+    // JSON stays JSON: its readers may understand nothing else.
     text: () =>
       escaped(isJson(text) ? `${JSON.stringify(doc.toJS(), null, 2)}\n` : doc.toString({ lineWidth: 0, indentSeq })),
   };

@@ -1,13 +1,17 @@
-// Owner, mode, access-control list, extended attributes and security label of one file for another. Node can read and set
-// the first two only, so `cp` of coreutils does it: it is on every host that this program repairs, and in no image of it.
+// Copies owner, mode, access-control list, extended attributes and security label from one file to another. Node can
+// read and set the first two only, so `cp` of coreutils does it: it is on every host that this program repairs, and not
+// in its container image.
 import { execFile, type ExecFileException } from 'node:child_process';
 import { RecoveryError } from '../errors.ts';
 
-/** Dates are the new file's own. With "all" what the file system cannot hold is no failure (coreutils, cp invocation). */
+/**
+ * Dates are the new file's own. With "all", an attribute that the file system cannot hold is no failure (coreutils, cp
+ * invocation).
+ */
 const copying = 'cp --attributes-only --preserve=all --no-preserve=timestamps,links -- "$1" "$2" 2>&1';
-/** Says after each copy how it ended, between lines that cp itself may have written. */
+/** Prints the exit code of each copy, between lines that cp itself may have written. */
 const script = `LC_ALL=C; export LC_ALL; while [ $# -gt 1 ]; do ${copying}; echo "=$?"; shift 2; done`;
-/** A disk that hangs is not waited for: what is healed is worth more than its attributes. */
+/** A disk that hangs is not waited for: a healed file is worth more than its attributes. */
 const longestMs = 10_000;
 
 interface Request {
@@ -20,8 +24,8 @@ let waiting: Request[] = [];
 let isBusy = false;
 
 /**
- * Gives the file `to` what `from` has. Throws WriteFailed, saying why, when not all of it could be given. Requests that
- * come while one is under way share the next process: to start one costs this process milliseconds.
+ * Copies the attributes of `from` to the file `to`. Throws WriteFailed with the reason when not all could be copied.
+ * Requests during a copy share the next process: to start one costs this process milliseconds.
  */
 export async function copyAttributes(from: string, to: string): Promise<void> {
   const problem = await new Promise<string | undefined>((settle) => {
@@ -36,7 +40,7 @@ export async function copyAttributes(from: string, to: string): Promise<void> {
 async function work(): Promise<void> {
   isBusy = true;
   try {
-    await Promise.resolve(); // what is asked for in the same turn goes along
+    await Promise.resolve(); // requests of the same turn are included
     while (waiting.length > 0) {
       const batch = waiting;
       waiting = [];
@@ -48,7 +52,7 @@ async function work(): Promise<void> {
   }
 }
 
-/** What kept each request from being done. Never rejects. */
+/** The problem of each request. Never rejects. */
 function run(batch: readonly Request[]): Promise<readonly (string | undefined)[]> {
   const names = batch.flatMap(({ from, to }) => [from, to]);
   return new Promise((resolve) => {
@@ -64,7 +68,7 @@ function run(batch: readonly Request[]): Promise<readonly (string | undefined)[]
 
 const reasonOf = ({ code, signal }: ExecFileException): string => `${code ?? signal ?? 'unknown'}`;
 
-/** cp ends with 0 also where an attribute could not be set, and says so. */
+/** cp exits with 0 also where an attribute could not be set, and prints so. */
 function problemOf(said: string | undefined, code: string | undefined): string | undefined {
   const text = (said ?? '').trim().replaceAll(/\s*\n\s*/g, '; ');
   return code === '0' && text === '' ? undefined : text || `cp ended with ${code}`;

@@ -1,18 +1,18 @@
 // The file system as this program uses it: a value, so that a test keeps the real disk and lets one call fail. Every
-// failure leaves as WriteFailed or ReadFailed that names the object, the path, its state and what to do.
+// failure is reported as WriteFailed or ReadFailed that names the object, the path, its state and the remedy.
 import * as fs from 'node:fs';
 import * as promises from 'node:fs/promises';
 import { RecoveryError, systemCode, type ErrorCode } from '../errors.ts';
 import { copyAttributes } from './attributes.ts';
 
 /**
- * They look at names and modes, which takes microseconds once the kernel knows them: a way to another thread and back
- * takes ten times as long, one look at an object has twenty of them, and each waits for a processor while an API server
- * starts. None of them ever waits for another process, as `open` does for the writer of a FIFO.
+ * Calls that read names and modes, which takes microseconds once the kernel has them cached: a way to another thread
+ * and back takes ten times as long, one scan of an object has twenty of them, and each waits for a processor while an
+ * API server starts. None of them ever waits for another process, as `open` does for the writer of a FIFO.
  */
 const looking = ['lstat', 'readdir', 'readlink', 'stat'] as const;
 
-/** They wait for content or for the journal of the file system, while others run. */
+/** Calls that wait for content or for the journal of the file system, while other code runs. */
 const waiting = [
   'chmod',
   'mkdir',
@@ -65,11 +65,11 @@ const hints: Readonly<Record<string, string>> = {
   EXDEV: 'the directory spans two file systems; mount its parent directory as one',
 };
 
-/** The same failure, which says for itself what it leaves behind (`Attempt.remains`). */
+/** The same failure with its own text about the state after it (`Attempt.remains`). */
 export const remaining = (err: unknown, remains: string): unknown =>
   err instanceof Error ? Object.assign(err, { remains }) : err;
 
-/** Runs `call`, and makes sure that its failure carries `path` (calls on an open file do not say it). */
+/** Runs `call`, and ensures that its failure carries `path` (calls on an open file do not). */
 export async function onPath<T>(path: string, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
@@ -85,27 +85,27 @@ interface Attempt {
   readonly action: string;
   /** Kind and name of the object: `Secret "a/b"`. */
   readonly what: string;
-  /** Named where the failed call does not say which path it was. */
+  /** Named where the failed call carries no path. */
   readonly directory: string;
-  /** What remains when a write fails. Default: the last good files stay in use. */
+  /** State after a failed write. Default: the last good files stay in use. */
   readonly remains?: string;
 }
 
-/** What to do about it. A user who is not root gets no advice to open files that are root's: a key is among them. */
+/** The remedy for a system error. A user other than root gets no advice to open files of root: a key is among them. */
 export function hintOf(system: string, uid: number | undefined = process.getuid?.()): string {
   const isShutOut = system === 'EACCES' || system === 'EPERM';
   if (isShutOut && uid !== undefined && uid !== 0) return 'permission denied; run it as root';
   return hints[system] ?? 'the call failed; check the path';
 }
 
-/** Runs `call` and turns what the system says into an error of ours: object, path, state, what to do. */
+/** Runs `call` and turns a system error into an error of ours: object, path, state, remedy. */
 export async function attempt<T>(trying: Attempt, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (err) {
     if (err instanceof RecoveryError) throw err;
     const { code, action, what, directory } = trying;
-    // Of a rename the name that was to be taken: the other one is a temporary file.
+    // The destination of a failed rename: the other path is a temporary file.
     const failure = err as NodeJS.ErrnoException & { readonly dest?: string; readonly remains?: string };
     const { path: first, dest } = failure;
     const path = dest ?? first ?? directory;
@@ -118,7 +118,7 @@ export async function attempt<T>(trying: Attempt, call: () => Promise<T>): Promi
   }
 }
 
-/** The result of `call`, or undefined when the path is not there. */
+/** The result of `call`, or undefined when the path does not exist. */
 export async function unlessAbsent<T>(call: () => Promise<T>): Promise<T | undefined> {
   try {
     return await call();
@@ -128,7 +128,9 @@ export async function unlessAbsent<T>(call: () => Promise<T>): Promise<T | undef
   }
 }
 
-/** The results of calls that run side by side. It returns or throws (the first failure) once all of them have ended. */
+/**
+ * The results of calls that run in parallel. It returns or throws (the first failure) once all of them have settled.
+ */
 export async function together<T>(running: readonly Promise<T>[]): Promise<T[]> {
   await Promise.allSettled(running);
   return Promise.all(running);

@@ -1,5 +1,6 @@
 // Files and directories that survive a power loss: complete and durable under a temporary name before they take their
-// own, so a killed run leaves the old file or the new one. A file with a key is never open to others, not for a moment.
+// own, so a killed run leaves the old file or the new one. A file with a key is never readable for other users, not for
+// a moment.
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -9,10 +10,10 @@ import { attempt, type Disk, onPath, realDisk, together, unlessAbsent } from './
 
 export const directoryMode = 0o755;
 
-/** In the name of every temporary file, so that what a killed run leaves can be found and removed. */
+/** Part of the name of every temporary file, so that leftovers of a killed run can be found and removed. */
 export const temporaryMark = '.kube-cert-recovery-';
 
-/** A name beside `path` that no other run uses, for content that is to take its place. */
+/** A unique name next to `path`, for content that is to replace it. */
 export function temporaryName(path: string): string {
   return join(dirname(path), `${temporaryPrefix(path)}${randomBytes(6).toString('hex')}`);
 }
@@ -21,7 +22,7 @@ function temporaryPrefix(path: string): string {
   return `.${basename(path)}${temporaryMark}`;
 }
 
-/** Removes what killed runs have left beside `path`. Its directory must be there. */
+/** Removes leftovers of killed runs next to `path`. Its directory must exist. */
 export async function removeLeftovers(disk: Disk, path: string): Promise<void> {
   const directory = dirname(path);
   const names = await disk.readdir(directory);
@@ -30,7 +31,7 @@ export async function removeLeftovers(disk: Disk, path: string): Promise<void> {
   }
 }
 
-/** Makes the entries of `directory` durable: names made, renamed and removed in it survive a power loss. */
+/** Makes the entries of `directory` durable: names created, renamed and removed in it survive a power loss. */
 export async function syncDirectory(disk: Disk, directory: string): Promise<void> {
   await onPath(directory, async () => {
     const handle = await disk.open(directory, 'r');
@@ -44,16 +45,18 @@ export async function syncDirectory(disk: Disk, directory: string): Promise<void
 
 export interface Ownership {
   readonly mode: number;
-  /** Default: this process's. */
+  /** Default: this process's user. */
   readonly uid?: number;
   readonly gid?: number;
-  /** The file that it is to replace: its access-control list, extended attributes and security label are taken, too. */
+  /**
+   * The file that it is to replace: its access-control list, extended attributes and security label are copied, too.
+   */
   readonly like?: string;
-  /** Called with why these could not be taken; owner and mode are set in any case. */
+  /** Called with the error when these could not be copied; owner and mode are set in any case. */
   readonly onAttributesLost?: ((err: unknown) => void) | undefined;
 }
 
-/** The bit of a mode by which a group may read: one that could read a file (etcd's) may read what takes its place. */
+/** The bit of a mode by which a group may read: a group that could read a file (etcd's) may read its replacement. */
 export const groupReads = 0o040;
 
 /** A new file with durable content. */
@@ -89,8 +92,8 @@ export async function ensureDirectory(disk: Disk, directory: string): Promise<vo
 }
 
 /**
- * Makes a directory and its missing parents; the result is the first one that was made. On a read-only file system Node says
- * ENOENT where it makes parents, too: one directory alone tells the reason.
+ * Makes a directory and its missing parents; returns the first one created. On a read-only file system Node throws
+ * ENOENT for missing parents, too: creating the first one alone yields the reason.
  */
 export async function makeMissing(disk: Disk, directory: string, mode: number): Promise<string | undefined> {
   try {
@@ -105,7 +108,7 @@ export async function makeMissing(disk: Disk, directory: string, mode: number): 
   }
 }
 
-/** Makes a directory and its missing parents; durable once those that are returned have been synced. */
+/** Makes a directory and its missing parents; durable once the returned directories have been synced. */
 export async function makeDirectory(disk: Disk, directory: string, mode: number): Promise<string[]> {
   const first = await makeMissing(disk, directory, mode);
   if (first === undefined) return [];
@@ -115,7 +118,7 @@ export async function makeDirectory(disk: Disk, directory: string, mode: number)
   return made.map((path) => dirname(path));
 }
 
-/** Syncs directories side by side, each once. */
+/** Syncs directories in parallel, each once. */
 export async function syncAll(disk: Disk, directories: readonly string[]): Promise<void> {
   await together([...new Set(directories)].map(async (directory) => syncDirectory(disk, directory)));
 }
@@ -136,11 +139,11 @@ export interface FileToWrite {
   readonly path: string;
   readonly content: string | Uint8Array;
   readonly mode: number;
-  /** For messages: `kubeconfig`. */
+  /** Kind of file for messages: `kubeconfig`. */
   readonly what: string;
 }
 
-/** Puts the content in place of whatever is there, unless it is there already. Throws WriteFailed. */
+/** Replaces the file, unless it has this content already. Throws WriteFailed. */
 export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Promise<'written' | 'unchanged'> {
   const { path, mode } = file;
   const directory = dirname(path);
@@ -167,10 +170,10 @@ export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Pro
 }
 
 /**
- * Reads a file that another program may have put there: never waits (a FIFO has no end), never takes a device for a file,
- * and never fills the memory. What is refused says why in the words of a system error, so that the caller names the
- * object as for every other failure. Throws what the system throws, EFBIG for a file of more than 4 MiB, and ENOTREG for what
- * is no file at all.
+ * Reads a file that another program may have put there: never blocks (a FIFO has no end), never takes a device for a
+ * file, and never fills the memory. Refusals are worded like system errors, so that the caller names the object as for
+ * every other failure. Throws errors of the file system, EFBIG for a file of more than 4 MiB, and ENOTREG for anything
+ * but a regular file.
  */
 export async function readRegularFile(disk: Pick<Disk, 'readFile' | 'stat'>, path: string): Promise<Buffer> {
   const stats = await disk.stat(path);

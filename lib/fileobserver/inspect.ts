@@ -1,5 +1,5 @@
-// The one reader of observed files. Contents are held as long as a look takes: what leaves is a digest for each file, and
-// for the files of an artefact whether they are all there and whether a certificate and its key belong together.
+// The one reader of observed files. Contents are held only during a read: the results are a digest for each file, and
+// for the files of an artefact whether all exist and whether a certificate and its key belong together.
 import { X509Certificate, createPrivateKey, hash } from 'node:crypto';
 import { type Disk, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
@@ -9,21 +9,21 @@ import { type ArtefactFiles, pathsOf } from '../inventory/places.ts';
 export type SeenFile =
   | {
       readonly state: 'present';
-      /** Empty where it is larger than a certificate or a key can be: one look holds those of all files. */
+      /** Empty where it is larger than a certificate or a key can be: one read holds the contents of all files. */
       readonly content: Uint8Array;
       /** SHA-256. */
       readonly digest: string;
-      /** When it came into its place (ctime), in milliseconds. */
+      /** Time at which it was put in place (ctime), in milliseconds. */
       readonly changedMs: number;
     }
   | { readonly state: 'absent' }
-  /** There, but not readable now (EACCES, EIO, a directory): nothing may be concluded about its content. */
+  /** It exists, but is not readable now (EACCES, EIO, a directory): nothing may be concluded about its content. */
   | { readonly state: 'unreadable'; readonly code: string };
 
 const mostAtOnce = 8;
 const mostHeld = 256 * 1024;
 
-/** What a look needs of the file system; a test replaces one call by a failing one. */
+/** Calls that a read needs of the file system; a test replaces one by a failing call. */
 export type LookDisk = Pick<Disk, 'readFile' | 'stat'>;
 
 export async function lookAtFiles(
@@ -43,25 +43,25 @@ const nothing = new Uint8Array();
 async function lookAtOne(file: string, disk: LookDisk): Promise<SeenFile> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      const { ctimeMs } = await disk.stat(file); // before the content: what comes in between is a change of its own
+      const { ctimeMs } = await disk.stat(file); // before the content: a write in between is a change of its own
       const content = await readRegularFile(disk, file);
       const digest = hash('sha256', content);
       return { state: 'present', content: content.length > mostHeld ? nothing : content, digest, changedMs: ctimeMs };
     } catch (err) {
       const code = systemCode(err) ?? 'unknown';
       if (code !== 'ENOENT' && code !== 'ENOTDIR') return { state: 'unreadable', code };
-      // A generation that is flipped and deleted while the kernel walks the path ends here once: look again.
+      // A generation that is flipped and deleted while the kernel resolves the path fails once: read again.
       if (attempt === 2) return { state: 'absent' };
     }
   }
 }
 
-/** The files of one artefact taken together, as they lie on disk now. */
+/** State of the files of one artefact together, as they are on disk now. */
 export type FilesState =
   | 'complete'
-  /** All gone. */
+  /** All are gone. */
   | 'absent'
-  /** One half of a pair, or one of several files, is not there. */
+  /** Half of a pair, or some of several files, are missing. */
   | 'partial'
   /** A certificate and a key that do not belong together, or that cannot be parsed: the writer is between the two. */
   | 'mismatched'
@@ -69,9 +69,9 @@ export type FilesState =
 
 export interface Inspection {
   readonly state: FilesState;
-  /** Over all contents; empty unless the state is `complete`. */
+  /** Digest over all contents; empty unless the state is `complete`. */
   readonly digest: string;
-  /** When the newest of the files came into its place, where the state is `complete`. */
+  /** Time at which the newest of the files was put in place, where the state is `complete`. */
   readonly changedAt?: Date;
 }
 
@@ -81,7 +81,7 @@ export async function inspectFiles(files: ArtefactFiles): Promise<Inspection> {
   return inspectSeen(files, await lookAtFiles(pathsOf(files)));
 }
 
-/** The same, of files that have been looked at. */
+/** Inspects files that have been read. */
 export function inspectSeen(files: ArtefactFiles, seen: ReadonlyMap<string, SeenFile>): Inspection {
   const all = pathsOf(files).map((path) => seen.get(path));
   if (all.some((file) => file?.state === 'unreadable')) return incomplete('unreadable');
@@ -101,12 +101,12 @@ function belongTogether(certificate: Uint8Array, key: Uint8Array): boolean {
   try {
     return new X509Certificate(certificate).checkPrivateKey(createPrivateKey(Buffer.from(key)));
   } catch {
-    return false; // cut off in the middle of a write, or broken: not something that a reader would load
+    return false; // cut off in the middle of a write, or broken: no reader would load it
   }
 }
 
 export type FileChange =
-  /** `found`: there at the first look. */
+  /** `found`: present at the first read. */
   | {
       readonly change: 'found' | 'created' | 'changed';
       readonly path: string;
@@ -115,10 +115,13 @@ export type FileChange =
     }
   | { readonly change: 'removed'; readonly path: string; readonly at: Date };
 
-/** The last known digest of each file, `absent` for none; no entry: nothing yet. An unreadable file leaves it as it is. */
+/**
+ * The last known digest of each file, `absent` for none; no entry: not read yet. An unreadable file leaves it
+ * unchanged.
+ */
 export type Known = ReadonlyMap<string, string>;
 
-/** Pure: the changes from what was known to what is seen, and what is known then. */
+/** Pure: the changes from the known to the present state, and the new known state. */
 export function compareSeen(
   known: Known,
   seen: ReadonlyMap<string, SeenFile>,
@@ -141,7 +144,7 @@ export function compareSeen(
       changes.push({ change: before === 'absent' ? 'created' : 'changed', path, digest, at: now });
       continue;
     }
-    // A found file came into its place earlier, at its change time, unless the clock has been set back since.
+    // A found file was put in place earlier, at its change time, unless the clock has been set back since.
     const at = new Date(Math.min(Math.round(changedMs), now.getTime()));
     changes.push({ change: 'found', path, digest, at });
   }

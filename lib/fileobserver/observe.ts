@@ -1,6 +1,6 @@
-// The files as they are, change by change: a hint says when to look, the content's hash what is so, a slow rescan finds
-// what no hint told. There is no queue: the reader pulls, and gets the difference between what it was given last and
-// what is there now, so a slow reader costs nothing and a burst is one batch.
+// The state of files, change by change: a hint triggers a read, the hash of the content detects a change, a slow rescan
+// finds changes without a hint. There is no queue: the reader pulls, and gets the difference between its last state and
+// the present one, so a slow reader costs nothing and a burst is one batch.
 import { type Log, Repeats, type Running } from '../log.ts';
 import { type ArtefactFiles, pathsOf } from '../inventory/places.ts';
 import { Wake } from '../retry.ts';
@@ -16,7 +16,7 @@ import {
 } from './inspect.ts';
 
 export interface ObserveOptions extends Running {
-  /** With absolute paths, which need not exist, nor their directories. */
+  /** Artefacts with absolute paths, which need not exist, nor their directories. */
   readonly artefacts: readonly ArtefactFiles[];
   readonly disk?: LookDisk;
   readonly hints?: typeof openHints;
@@ -25,20 +25,20 @@ export interface ObserveOptions extends Running {
 export interface Batch {
   /** Never empty. */
   readonly changes: readonly FileChange[];
-  /** Of each artefact with a change, as the same look has seen it. */
+  /** Inspection of each artefact with a change, by the same read. */
   readonly inspected: ReadonlyMap<ArtefactFiles, Inspection>;
 }
 
-/** A burst of hints is one look: the first is followed at once, the next looks keep this distance. */
+/** A burst of hints is one read: the first hint is followed immediately, later reads keep this distance. */
 const burstMs = 50;
 
 const rescanMs = 10_000;
-/** Until everything can be read and every hint comes, looks are this close. */
+/** Distance of reads until every file is readable and every hint arrives. */
 const troubledRescanMs = 1_000;
 
 /**
- * Yields batches of changes. The first holds every file that is there (`found`), so that nothing that happened before the
- * start is missed. Ends when the signal aborts.
+ * Yields batches of changes. The first holds every existing file (`found`), so that no change before the start is
+ * missed. Returns when the signal aborts.
  */
 export async function* observeFiles(options: ObserveOptions): AsyncGenerator<Batch, void, void> {
   const { artefacts, clock, log, signal } = options;
@@ -58,7 +58,7 @@ export async function* observeFiles(options: ObserveOptions): AsyncGenerator<Bat
     let known: Known = new Map();
     while (!signal.aborted) {
       const rested = clock.sleep(burstMs, signal);
-      wake.clear(); // before the look: a hint that comes during it stays
+      wake.clear(); // before the read: a hint during it stays
       const looked = await look(known, { ...options, files, told });
       known = looked.known;
       if (looked.changes.length > 0) yield looked;
@@ -81,7 +81,7 @@ export async function* observeFiles(options: ObserveOptions): AsyncGenerator<Bat
 
 interface LookOptions extends ObserveOptions {
   readonly files: readonly string[];
-  /** Each trouble is logged once, and again only after it has gone. */
+  /** Logs each problem once, and again only after it has gone. */
   readonly told: Repeats;
 }
 
@@ -90,7 +90,7 @@ interface Looked extends Batch {
   readonly isUnreadable: boolean;
 }
 
-/** Contents, keys among them, are not held beyond this call. */
+/** One read of all files. Contents, keys among them, are not held beyond this call. */
 async function look(before: Known, { artefacts, files, clock, log, disk, told }: LookOptions): Promise<Looked> {
   const seen = await lookAtFiles(files, disk);
   for (const [path, file] of seen) {
@@ -108,7 +108,7 @@ async function look(before: Known, { artefacts, files, clock, log, disk, told }:
   return { changes, known, inspected, isUnreadable };
 }
 
-/** For the loops that react: one line for each change. What was found at the start is none. */
+/** Logs one line for each change, for the loops that react. Files found at the start are no change. */
 export function reportChanges(log: Log, changes: readonly FileChange[]): void {
   for (const { change, path } of changes) {
     if (change === 'created') log.info('file.created', { path });

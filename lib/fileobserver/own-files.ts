@@ -1,6 +1,6 @@
-// The tool's own kubeconfig, token and CA: when one of them changes, the connection reads them again. A reload
-// that fails (a half-written kubeconfig, say) is tried again until it succeeds or the files change once more; the
-// connection keeps what it had. A failure is logged when it is news.
+// The tool's own kubeconfig, token and CA: when any of them changes, the connection reads them again. A reload that
+// fails (a half-written kubeconfig, for example) is retried until it succeeds or the files change once more; the
+// connection keeps its former state. A failure is logged when it is new.
 import { errorText } from '../errors.ts';
 import { Repeats, type Running } from '../log.ts';
 import { backoffMs, Wake } from '../retry.ts';
@@ -9,19 +9,21 @@ import { observeFiles, reportChanges } from './observe.ts';
 interface OwnFilesOptions extends Running {
   /** Absolute paths of the kubeconfig and of every file that it names. */
   readonly files: () => readonly string[];
-  /** KubeConnection.reload: reads everything again and says whether it differs. */
+  /** KubeConnection.reload: reads everything again and returns whether it differs. */
   readonly reload: () => Promise<'unchanged' | 'changed'>;
 }
 
-/** After failed reloads. */
+/** Delays after failed reloads. */
 const retries = { firstMs: 500, longestMs: 5000 };
 
-/** Runs until the signal aborts. The first look reloads too: the files may have changed since the connection was made. */
+/**
+ * Runs until the signal aborts. The first read reloads too: the files may have changed since the connection was made.
+ */
 export async function observeOwnFiles(options: OwnFilesOptions): Promise<void> {
   while (!options.signal.aborted) await observeUntilOthers(options);
 }
 
-/** Until the files are others: a kubeconfig was replaced by one that names another token. */
+/** Observes until the set of files changes: the new kubeconfig names another token, for example. */
 async function observeUntilOthers(options: OwnFilesOptions): Promise<void> {
   const { reload, log, clock } = options;
   const others = new AbortController();
@@ -41,7 +43,7 @@ async function observeUntilOthers(options: OwnFilesOptions): Promise<void> {
       if (signal.aborted) return;
       if (!isChange && failures === 0) continue;
       try {
-        await reload(); // says by itself what has changed
+        await reload(); // logs its changes itself
         failures = 0;
         told.ended('reload');
         if (files.join('\0') !== options.files().join('\0')) others.abort();

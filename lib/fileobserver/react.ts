@@ -1,6 +1,6 @@
-// The reaction to changes of one artefact: wait until its files agree, then prove that every reader uses them. Done is
-// only what succeeded; everything else is tried again, quickly at first, and slowly once it has been reported.
-// Only the newest state counts: a change during an attempt voids the attempt, so a burst ends in one reaction.
+// The reaction to changes of one artefact: wait until its files agree, then prove that every reader uses them. Only
+// success is done; everything else is retried, quickly at first, and slowly once it has been reported. Only the newest
+// state counts: a change during an attempt voids the attempt, so a burst leads to one reaction.
 import { errorText, faultText } from '../errors.ts';
 import type { Reader, ResolvedArtefact } from '../inventory/model.ts';
 import type { Log, Running } from '../log.ts';
@@ -13,17 +13,17 @@ import { type FilesState, inspectFiles, type Inspection } from './inspect.ts';
 
 interface ReactionFacts {
   readonly files: FilesState;
-  /** `found`: they were there when we started, so a reader that needs a restart may well have started after them. */
+  /** `found`: present when we started, so a reader that needs a restart may well have started after them. */
   readonly since: 'found' | 'changed';
   readonly readers: readonly Reader[];
-  /** Whether processes are looked at before a restart: then files that were found are reported, too. */
+  /** Whether processes are checked before a restart: then files that were found are reported, too. */
   readonly canRestart: boolean;
 }
 
 type Reaction =
-  /** No reader, or nothing to see of one. */
+  /** No reader, or nothing to prove for one. */
   | { readonly kind: 'none' }
-  /** For what `problem` says. */
+  /** Waits for the reason in `problem`. */
   | { readonly kind: 'wait'; readonly problem: string }
   | { readonly kind: 'react'; readonly prove: readonly Reader[]; readonly restart: readonly Reader[] };
 
@@ -33,7 +33,7 @@ const problems: Readonly<Partial<Record<FilesState, string>>> = {
   unreadable: 'a file cannot be read; wanted readable files',
 };
 
-/** Which reaction a change of an artefact's files asks for. Pure. */
+/** The reaction to a change of an artefact's files. Pure. */
 export function decideReaction({ files, since, readers, canRestart }: ReactionFacts): Reaction {
   if (readers.length === 0 || files === 'absent') return { kind: 'none' };
   const { [files]: problem } = problems;
@@ -43,16 +43,16 @@ export function decideReaction({ files, since, readers, canRestart }: ReactionFa
   return prove.length + restart.length === 0 ? { kind: 'none' } : { kind: 'react', prove, restart };
 }
 
-/** Between the first attempts: a lease is renewed every two seconds. */
+/** Delay between the first attempts: a lease is renewed every two seconds. */
 const quick = { firstMs: 10, longestMs: 1_000 };
-/** When what is not proven by then is reported: a failed start of a component is seen within a minute. */
+/** Time after which a missing proof is reported: a failed start of a component shows within a minute. */
 const boundMs = 60_000;
 /** Delay between attempts after the report. */
 const slowMs = 30_000;
-/** Where others must do something that proves use. */
+/** Delay where a proof of use needs an action of other clients. */
 const patient = { firstMs: 2_000, longestMs: slowMs };
 
-/** By whom the files of a change are read. */
+/** Request to restart a component that reads the files of a change. */
 export interface RestartRequest extends InputChange {
   readonly component: string;
 }
@@ -61,7 +61,7 @@ export interface ReactorOptions extends Running {
   readonly artefact: ResolvedArtefact;
   readonly files: ArtefactFiles;
   readonly prove: Prove;
-  /** Sees to a restart where a reader needs one. Must not block. Without it such readers are only reported. */
+  /** Handles restarts that readers need. Must not block. Without it such readers are only reported. */
   readonly restart?: ((request: RestartRequest) => void) | undefined;
 }
 
@@ -85,9 +85,12 @@ export class Reactor {
   readonly #log: Log;
   #newest: Noticed | undefined;
   readonly #wake = new Wake();
-  /** Digest of the files for which the last reaction succeeded: seen again (the second half of a pair), they need none. */
+  /**
+   * Digest of the files for which the last reaction succeeded: observed again (the second half of a pair), they need
+   * none.
+   */
   #settled = '';
-  /** By component, digest of the files for which its restart has been asked for. */
+  /** Digest of the files for which a restart has been requested, by component. */
   readonly #restartTold = new Map<string, string>();
 
   constructor(options: ReactorOptions) {
@@ -103,14 +106,14 @@ export class Reactor {
     return this.#options.files;
   }
 
-  /** Whether it is not known yet that the newest files are in use. */
+  /** Whether use of the newest files has not been proven yet. */
   get isPending(): boolean {
     return this.#newest !== undefined;
   }
 
   /**
-   * The files changed; `inspection` is how they were seen then, and saves the first attempt to read them. Never blocks; the
-   * newest notice replaces those before it.
+   * Called when the files changed; `inspection` is their state at that read, and saves the first attempt a read. Never
+   * blocks; the newest notice replaces earlier ones.
    */
   notice(since: 'found' | 'changed', at: Date, inspection?: Inspection): void {
     const before = this.#newest;
@@ -132,11 +135,11 @@ export class Reactor {
     }
   }
 
-  /** Attempts until one succeeds (true), or until a newer change or the end makes it void (false). */
+  /** Attempts until one succeeds (true), or until a newer change or an abort makes it void (false). */
   async #settle(change: Noticed): Promise<boolean> {
     const { artefact, clock, signal } = this.#options;
     const begun = clock.now().getTime();
-    // What was found at the start may have come into its place before the machine was switched off.
+    // Files found at the start may have been put in place before the machine was booted.
     const from = change.since === 'found' ? begun : change.at.getTime();
     const elapsed = (): number => clock.now().getTime() - from;
     let reported = false;
@@ -165,7 +168,7 @@ export class Reactor {
     }
   }
 
-  /** Whatever is thrown for one artefact is tried again like a failed reaction; the others are not concerned. */
+  /** An error thrown for one artefact is retried like a failed reaction; other artefacts are not concerned. */
   #fault(err: unknown): Outcome {
     const { name } = this.#options.artefact;
     const message = `Cannot react to the files of "${name}": fault of this program, ${faultText(err)}; please report it`;
@@ -182,7 +185,7 @@ export class Reactor {
       const message = `Cannot use the files of "${artefact.name}": ${reaction.problem}`;
       return { done: false, event: 'reaction.failed', message };
     }
-    if (this.#newest !== change) return { done: true, digest }; // void: the caller sees it too
+    if (this.#newest !== change) return { done: true, digest }; // void: the caller detects it too
     for (const { component } of reaction.restart) {
       if (this.#restartTold.get(component) === digest) continue;
       this.#restartTold.set(component, digest);
@@ -196,7 +199,7 @@ export class Reactor {
     if (reaction.prove.length === 0) return { done: true, digest };
     try {
       const proven: string[] = [];
-      // What others must do first is asked for last, and seldom: a list of all requests is not for a busy API server.
+      // Proofs that need other clients are read last, and seldom: a list of all requests is not for a busy API server.
       const groups = [
         reaction.prove.filter((reader) => !waitsForOthers(reader)),
         reaction.prove.filter(waitsForOthers),
@@ -217,5 +220,5 @@ export class Reactor {
   }
 }
 
-/** Proofs that look at what somebody else did: without them nothing is wrong. */
+/** Whether a proof reads actions of other clients: their absence is no fault. */
 const waitsForOthers = ({ proof }: Reader): boolean => proofKinds[proof.kind].waitsForOthers;

@@ -1,6 +1,6 @@
 // The loop of the observer: disk -> observe -> react -> prove. It watches the files of every published artefact (and of
-// those whose location is on disk), says what changed, and reacts to each artefact on its own, so that a proof that takes
-// long holds up no other.
+// artefacts whose location is on disk), logs changes, and reacts to each artefact on its own, so that a slow proof
+// blocks no other.
 import type { Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { Running } from '../log.ts';
@@ -10,9 +10,9 @@ import { Reactor, type ReactorOptions } from './react.ts';
 
 interface FileObserverOptions extends Running, Pick<ReactorOptions, 'prove' | 'restart'> {
   readonly resolved: Resolved;
-  /** Where the syncer publishes. */
+  /** Directory into which the syncer publishes. */
   readonly destinationDir: string;
-  /** What is not yet proven is a remark there, no failure: some proofs wait for others to do something. */
+  /** A missing proof is a remark there, no failure: some proofs need actions of other clients. */
   readonly health?: Pick<Health, 'set'>;
 }
 

@@ -1,33 +1,34 @@
-// Whether something on this machine says that its clock is synchronised. Node cannot ask the kernel (adjtimex), and no
-// file below /proc or /sys tells it, so the marker file of systemd-timesyncd is read. timedatectl says what the kernel
-// says, also where chrony or ntpd keep the time; it is a process of its own and asked only where it matters.
+// Whether a source on this machine confirms that its clock is synchronised. Node cannot query the kernel (adjtimex),
+// and no file below /proc or /sys shows it, so the marker file of systemd-timesyncd is read. timedatectl reports the
+// kernel's state, also where chrony or ntpd keep the time; it is a process of its own and run only where it matters.
 import { execFile } from 'node:child_process';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../clock.ts';
 
-/** Mounted into containers, which see nothing else of /run. */
+/** Mounted into containers, which have no other part of /run. */
 export const timesyncdDirectory = '/run/systemd/timesync';
 /**
- * systemd-timesyncd.service(8): touched at each synchronisation, at least every 34 minutes (PollIntervalMaxSec). One that is
- * older says nothing: the machine may have slept for months since. One of the future says that the clock was set back.
+ * systemd-timesyncd.service(8): touched at each synchronisation, at least every 34 minutes (PollIntervalMaxSec). An
+ * older marker proves nothing: the machine may have slept for months since. A marker in the future means that the clock
+ * was set back.
  */
 const timesyncdMarker = join(timesyncdDirectory, 'synchronized');
 const oldestMs = 24 * 3_600_000;
 const skewMs = 60_000;
-/** It waits for D-Bus, which may not answer yet at boot. */
+/** timedatectl waits for D-Bus, which may not answer yet at boot. */
 const askMs = 2000;
 
 export type ClockStatement = 'auto' | boolean;
 
 interface ClockQuestion {
-  /** Whether to ask timedatectl, too. Default: false. */
+  /** Whether to run timedatectl, too. Default: false. */
   readonly thorough?: boolean;
   readonly marker?: string;
   readonly clock?: Pick<Clock, 'now'>;
 }
 
-/** False where nothing says so. */
+/** False where no source confirms it. */
 export async function isClockSynchronised(
   statement: ClockStatement,
   { thorough = false, marker = timesyncdMarker, clock = systemClock }: ClockQuestion = {},
@@ -43,7 +44,7 @@ export async function isClockSynchronised(
   return isMarked || (thorough && (await timedatectlSays()));
 }
 
-/** timedatectl(1). Where there is none, or it does not answer in time, nothing is known. */
+/** timedatectl(1). False where it is absent, or does not answer in time. */
 function timedatectlSays(): Promise<boolean> {
   const options = { timeout: askMs, killSignal: 'SIGKILL' } as const;
   return new Promise((resolve) => {

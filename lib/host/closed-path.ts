@@ -1,15 +1,15 @@
-// Whether anybody else than root may change what root runs or goes by: the file, or what a name of its path leads to. Every
-// directory in which a part of the path or a symbolic link of it lies must be root's and writable by nobody else, as
-// sshd asks of keys (openssh misc.c, safe_path) and sudo of its plugins. In a sticky directory of root's, as /tmp is, nobody
-// else can rename or remove what is root's (inode(7)), so that the next name of the path decides. Where a process is not
-// root's, its user counts as root does.
+// Whether any user but root may change a file that root executes or relies on: the file, or a component of its path.
+// Every directory that holds a component of the path or a symbolic link in it must belong to root and be writable by
+// root alone, as sshd requires for keys (openssh misc.c, safe_path) and sudo for its plugins. In a sticky directory of
+// root's, such as /tmp, other users cannot rename or remove files of root (inode(7)), so the next component of the path
+// decides. Where a process does not run as root, its user counts as root does.
 import { accessSync, constants, lstatSync, readlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type ErrorCode, RecoveryError, systemCode } from '../errors.ts';
 import { procText } from './proc.ts';
 
 const stickyBit = 0o1000;
-/** As many as the kernel follows (ELOOP). */
+/** The kernel follows as many (ELOOP). */
 const mostLinks = 40;
 
 /** The names by which a path is found, itself and all links included, up to where it ends. */
@@ -38,7 +38,7 @@ function linkAt(path: string): string | undefined {
   try {
     return readlinkSync(path);
   } catch {
-    return undefined; // no link, or not there
+    return undefined; // no link, or absent
   }
 }
 
@@ -75,10 +75,13 @@ function isReadOnly(path: string): boolean {
   }
 }
 
-/** Of the machine: root of a user namespace (user_namespaces(7), uid_map) is the user who has made it. */
+/**
+ * Whether we are root of the machine: root of a user namespace (user_namespaces(7), uid_map) is the user who has
+ * created it.
+ */
 const isRoot = (): boolean => process.geteuid?.() === 0 && !/^\s*0\s+[1-9]/.test(procText('/proc/self/uid_map') ?? '');
 
-/** Asked where root acts: whoever else is careless harms himself alone. Throws `code`. */
+/** Checks only where root acts: careless other users harm themselves alone. Throws `code`. */
 export function requireClosed(
   path: string,
   { code, cannot }: { readonly code: ErrorCode; readonly cannot: string },

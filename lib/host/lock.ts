@@ -1,14 +1,14 @@
-// One process at a time writes the files of this host. Node has no flock, and a pid in a file lies across PID
-// namespaces; a listening Unix socket in a directory that only its owner may enter does not: it answers exactly as long
-// as its process lives, also through a mount in another container.
-//
-// Every process listens under a name of its own, then asks the others. A socket that refuses is what a killed process
-// left, and is removed. A name is never taken over, so two that start together cannot both believe in a stale one:
-//   1. listen under a hidden name, then rename it: a visible socket that refuses is dead, not about to listen
-//   2. ask all others: one that holds the lock wins; of two that still try, the lower name wins
-//   3. from then on answer that the lock is held
-// A socket can be removed, with all that lies in its directory: then its process shuts nobody out any more. So whoever
-// holds the lock looks for it before each write, and competes again where it has gone.
+// One process at a time writes the files of this host. Node has no flock, and a pid in a file is wrong across PID
+// namespaces; a listening Unix socket in a directory that only its owner may enter works: it answers exactly as long as
+// its process lives, also through a mount in another container.
+// Every process listens under a name of its own, then queries the other sockets. A socket that refuses was left by a
+// killed process, and is removed. A name is never taken over, so two processes that start together cannot both trust a
+// stale one:
+// 1. listen under a hidden name, then rename it: a visible socket that refuses is dead, not about to listen
+// 2. query all other sockets: a process that holds the lock wins; of two that still try, the lower name wins
+// 3. from then on answer that the lock is held
+// A socket can be removed, with its whole directory: then its process shuts out no other process any more. So the
+// holder of the lock checks for its socket before each write, and competes again where it is gone.
 import { randomBytes } from 'node:crypto';
 import { lstatSync, type Stats } from 'node:fs';
 import { chmod, lstat, open, readdir, rename, rm } from 'node:fs/promises';
@@ -23,32 +23,32 @@ import { makeMissing } from '../disk/files.ts';
 
 export interface Lock {
   /**
-   * To be called before each write: takes the lock again where it was taken away. Throws AlreadyRunning when another process
-   * holds it by now, WriteFailed when the directory cannot be used; the next call tries again.
+   * Called before each write: takes the lock again where its socket was removed. Throws AlreadyRunning when another
+   * process holds it by now, WriteFailed when the directory cannot be used; the next call tries again.
    */
   confirm(): Promise<void>;
   release(): Promise<void>;
 }
 
 interface LockOptions {
-  /** Made with mode 0700; in a container the host's directory is mounted. */
+  /** Created with mode 0700; in a container the host's directory is mounted. */
   readonly directory: string;
   readonly clock: Clock;
-  /** What no other process may write meanwhile, for messages. Default: `files of this host`. */
+  /** Files that no other process may write until then, for messages. Default: `files of this host`. */
   readonly guards?: string;
 }
 
 type State = 'trying' | 'held';
-/** `unclear`: it went away while it was asked, or is about to. `closed`: the system does not let us ask it. */
+/** `unclear`: the socket closed during the query, or is about to. `closed`: the system denies the query. */
 type Answer = State | 'dead' | 'unclear' | 'closed';
 
 const suffix = '.sock';
 const answerTimeoutMs = 1000;
 const askAgainMs = 20;
 const longestUnclear = 250;
-/** From the socket to its visible name a process takes microseconds. */
+/** A process takes microseconds from the socket to its visible name. */
 const longestHiddenMs = 60_000;
-/** sockaddr_un holds 108 bytes, one of them the NUL at the end. */
+/** sockaddr_un holds 108 bytes, including the NUL. */
 const longestSocketPath = 107;
 
 /** Throws AlreadyRunning when another process holds the lock, WriteFailed when the directory cannot be used. */
@@ -74,7 +74,7 @@ export async function acquireLock(options: LockOptions): Promise<Lock> {
 }
 
 interface Taken {
-  /** Whether the socket is still where others find it. */
+  /** Whether the socket is still where other processes find it. */
   isThere(): boolean;
   release(): Promise<void>;
 }
@@ -102,7 +102,8 @@ async function take(options: LockOptions): Promise<Taken> {
     }
   });
   const release = async (): Promise<void> => {
-    // What stays answers no more, and the next process removes it: no reason to call work that was done a failure.
+    // A socket that stays answers no more, and the next process removes it: no reason to report finished work as a
+    // failure.
     await rm(path, { force: true }).catch(() => undefined);
     await new Promise<void>((resolve) => void server.close(() => resolve()));
     await handle?.close();
@@ -117,7 +118,7 @@ async function take(options: LockOptions): Promise<Taken> {
   return { isThere: () => isSame(path, own), release };
 }
 
-/** What cannot be looked at is no reason to believe that it has gone: nobody else can use it either. */
+/** An error other than absence does not mean that the socket is gone: no other process can use it either. */
 function isSame(path: string, { dev, ino }: Stats): boolean {
   try {
     const present = lstatSync(path);
@@ -146,7 +147,7 @@ async function prepare(directory: string): Promise<void> {
 function listen(path: string, state: () => State): Promise<Server> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => {
-      socket.on('error', () => undefined); // the process that asked has gone away
+      socket.on('error', () => undefined); // the querying process has closed the connection
       socket.end(state());
     });
     server.unref();
@@ -171,7 +172,7 @@ async function outlast({ directory, name, clock, handle, guards }: Contest): Pro
       if (answer === 'dead') await rm(join(directory, other), { force: true });
       else if (answer === 'closed') throw cannotAsk(join(directory, other), guards);
       else if (answer === 'held' || (answer === 'trying' && other < name)) throw alreadyRunning(directory, guards);
-      else undecided = true; // it may have looked before we came: then it will say so in a moment
+      else undecided = true; // it may have listed the sockets before ours was there: then its next answer shows it
     }
     if (!undecided) return;
     if (round === longestUnclear) throw alreadyRunning(directory, guards);
@@ -179,7 +180,7 @@ async function outlast({ directory, name, clock, handle, guards }: Contest): Pro
   }
 }
 
-/** What was killed before it had its visible name (1). */
+/** Removes sockets of processes killed before they had their visible name (1). */
 async function removeHidden(
   names: readonly string[],
   { directory, clock, handle }: Pick<Contest, 'directory' | 'clock' | 'handle'>,
@@ -199,7 +200,7 @@ function ask(path: string): Promise<Answer> {
   return new Promise((resolve) => {
     let answer = '';
     const socket = createConnection(path);
-    // It listens and is too busy to answer: it lives.
+    // A process that listens and is too busy to answer lives.
     socket.setTimeout(answerTimeoutMs, () => {
       socket.destroy();
       resolve('held');

@@ -1,11 +1,12 @@
-// Which file of which file system a path means, as /proc/<pid>/mountinfo tells it (proc_pid_mountinfo(5)). Pure. Two
-// processes with different mounts mean the same file when device and path below the root of its file system agree: a
-// static pod that has only the one file of the host mounted, and not the pod of another control plane in a container.
+// Which file of which file system a path refers to, by /proc/<pid>/mountinfo (proc_pid_mountinfo(5)). Pure. Paths of
+// two processes with different mounts refer to the same file when device and path below the root of its file system
+// agree: so for a static pod that has only the one file of the host mounted, and not for the pod of another control
+// plane in a container.
 
 export interface MountedPlace {
   /** `major:minor`. */
   readonly device: string;
-  /** From the root of the file system. */
+  /** Path from the root of the file system. */
   readonly path: string;
 }
 
@@ -15,16 +16,17 @@ interface Mount {
   readonly point: string;
 }
 
-/** A path in mountinfo has blanks and backslashes as octal numbers. */
+/** Decodes a path of mountinfo, with blanks and backslashes as octal numbers. */
 const plain = (text: string): string =>
   text.replaceAll(/\\([0-7]{3})/g, (_all, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 
-/** In the order in which they were mounted. */
+/** Mounts in the order in which they were mounted. */
 export function mountsOf(mountinfo: string): readonly Mount[] {
   return mountinfo.split('\n').flatMap((line) => {
     const [, , device, root, point] = line.split(' ');
     if (device === undefined || root === undefined || point === undefined) return [];
-    // A single file that was replaced on the host since it was mounted: the mount holds the old one until it ends.
+    // A single file that was replaced on the host since it was mounted: the mount holds the old one until it is
+    // unmounted.
     return [{ device, root: plain(root).replace(/\/\/deleted$/, ''), point: plain(point) }];
   });
 }
@@ -33,7 +35,7 @@ export function mountsOf(mountinfo: string): readonly Mount[] {
 export const isBelow = (path: string, directory: string): boolean =>
   path === directory || path.startsWith(directory.endsWith('/') ? directory : `${directory}/`);
 
-/** Where `path` lies; undefined when nothing is mounted there. Of mounts over each other the last one counts. */
+/** Place of `path`; undefined when nothing is mounted there. Of stacked mounts the last one counts. */
 export function placeOf(mountinfo: string, path: string): MountedPlace | undefined {
   let best: Mount | undefined;
   for (const mount of mountsOf(mountinfo)) {

@@ -1,5 +1,5 @@
-// What a run leaves for the next ones, which a timer starts each minute: a text, and when it was written. Without
-// one, or with one that cannot be read, something is asked or told once more.
+// Notes of a run for later runs, which a timer starts each minute: a text, and when it was written. Without a readable
+// note a request or a report is repeated.
 import { rm, stat, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isRecent } from '../clock.ts';
@@ -11,7 +11,7 @@ export interface Note {
   readonly at: Date;
 }
 
-/** In the directory of the lock (/run) unless it is to outlast a boot. */
+/** Reads a note. `directory`: the directory of the lock (/run), unless the note is to outlast a boot. */
 export async function readNote(directory: string, name: string): Promise<Note | undefined> {
   const path = join(directory, name);
   try {
@@ -21,7 +21,7 @@ export async function readNote(directory: string, name: string): Promise<Note | 
   }
 }
 
-/** Its time counts also where the text is what it was. Never rejects. */
+/** Writes a note; its time is updated also where the text is unchanged. Never rejects. */
 export async function writeNote(directory: string, name: string, text: string, now: Date): Promise<void> {
   const path = join(directory, name);
   try {
@@ -33,12 +33,12 @@ export async function writeNote(directory: string, name: string, text: string, n
   }
 }
 
-/** What was noted is to be asked or told once more. Never rejects. */
+/** Removes a note, so that its request or report is repeated. Never rejects. */
 export async function forgetNote(directory: string, name: string): Promise<void> {
   await rm(join(directory, name), { force: true }).catch(() => undefined);
 }
 
-/** Whether this is to be told now: the last that was told is another, or of an hour ago. Then it is noted. */
+/** Whether `text` is to be reported now: the last report differs, or is an hour old. Then it is noted. */
 export async function isNews(directory: string, name: string, text: string, now: Date): Promise<boolean> {
   const note = await readNote(directory, name);
   if (note?.text === text.trim() && isRecent(note.at, toldAgainMs, now)) return false;

@@ -3,13 +3,13 @@ import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { bareHost, isLoopbackHost } from '../address.ts';
 
-/** All that it has now, those of the loopback interface among them. */
+/** All present addresses, including those of the loopback interface. */
 export const addressesNow = (): readonly string[] =>
   Object.values(networkInterfaces()).flatMap((list = []) => list.map(({ address }) => address));
 
 /**
- * A sentence where the machine has other addresses than the one of its own endpoint. While it has none at all its network
- * is not up, which shows nothing. Pure.
+ * A sentence where the machine has addresses, but lacks the address of its own endpoint. Without any address its
+ * network is not up, which proves nothing. Pure.
  */
 export function addressGone(endpoint: string | undefined, own: readonly string[]): string | undefined {
   const url = URL.parse(endpoint ?? '');

@@ -1,5 +1,5 @@
-// Whether the user of this process is the one whom the lock, the notes and the copies of this host belong to. Asked before
-// anything else is tried: whoever is not root learns one thing, not each file that is closed to him.
+// Whether the user of this process owns the lock, the notes and the copies of this host. Checked before anything else
+// is tried: a user other than root gets one error, not one for each unreadable file.
 import { constants } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -9,7 +9,7 @@ type User = () => number | undefined;
 
 const thisUser: User = () => process.getuid?.();
 
-/** Throws WriteFailed where the lock belongs to another user, or cannot be made by this one. */
+/** Throws WriteFailed where the lock belongs to another user, or cannot be created by this one. */
 export async function requireOwnLock(lockDir: string, user: User = thisUser): Promise<void> {
   const uid = user();
   if (uid === undefined || uid === 0) return;
@@ -23,14 +23,14 @@ export async function requireOwnLock(lockDir: string, user: User = thisUser): Pr
   );
 }
 
-/** In the nearest directory that is there. */
+/** Whether the nearest existing parent is writable. */
 async function mayMake(path: string): Promise<boolean> {
   const parent = dirname(path);
   const state = await access(parent, constants.W_OK).then(() => 'open', systemCode);
   return state === 'ENOENT' && parent !== path ? mayMake(parent) : state === 'open';
 }
 
-/** Throws ReadFailed where the kept copies are closed to this user. */
+/** Throws ReadFailed where this user cannot read the backups. */
 export async function requireReadable(directory: string, user: User = thisUser): Promise<void> {
   const uid = user();
   if (uid === undefined || uid === 0) return;

@@ -1,13 +1,13 @@
-// What the kernel tells of processes and of this machine (proc(5)). Reads are synchronous: /proc is memory, and each of
-// them is shorter than a round through the thread pool. A process that ends meanwhile is left out, one that hides its
-// mounts counts as none of ours.
+// Facts from the kernel about processes and this machine (proc(5)). Reads are synchronous: /proc is memory, and each of
+// them is shorter than a round through the thread pool. A process that exits during a read is left out, a process that
+// hides its mounts counts as none of ours.
 import { closeSync, openSync, readdirSync, readFileSync, readSync, realpathSync } from 'node:fs';
 import { basename } from 'node:path';
 import { bounds } from '../bounds.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { placeOf, type MountedPlace } from './mounts.ts';
 
-/** A process, told from a later one with the same number by its start (clock ticks since boot). */
+/** A process, distinguished from a later one with the same PID by its start (clock ticks since boot). */
 export interface ProcessId {
   readonly pid: number;
   readonly started: number;
@@ -15,20 +15,20 @@ export interface ProcessId {
 
 export interface ProcessFacts extends ProcessId {
   readonly argv: readonly string[];
-  /** With which it was started; empty where it cannot be read. */
+  /** Environment at its start; empty where unreadable. */
   readonly environ: ReadonlyMap<string, string>;
   /** Text of its mountinfo and cgroup files; empty where they cannot be read. */
   readonly mountinfo: string;
   readonly cgroup: string;
   readonly isInOurPidNamespace: boolean;
-  /** Whether it runs as root, or as we do, and is no setuid program that another user has started. */
+  /** Whether it runs as root, or as our user, and is no setuid program that another user has started. */
   readonly isPrivileged: boolean;
 }
 
-/** USER_HZ, by which /proc counts on every architecture that Kubernetes has (proc_pid_stat(5), starttime). */
+/** USER_HZ, by which /proc counts on every architecture that Kubernetes supports (proc_pid_stat(5), starttime). */
 export const ticksPerSecond = 100;
 
-/** Undefined where it cannot be read. */
+/** Text of a file; undefined where unreadable. */
 export function procText(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
@@ -39,14 +39,14 @@ export function procText(path: string): string | undefined {
 
 const mostWords = bounds.process.most.bytes;
 
-/** What such a list begins with; empty where it cannot be read. */
+/** The first words of such a list; one empty word where unreadable. */
 function procWords(path: string): readonly string[] {
   try {
     const file = openSync(path, 'r');
     try {
       const bytes = Buffer.alloc(mostWords);
       let size = 0;
-      // Of /proc no read gives more than a page or so.
+      // A read of /proc returns no more than a page or so.
       for (let read = -1; read !== 0; size += read) read = readSync(file, bytes, size, mostWords - size, null);
       return bytes.toString('utf8', 0, size).replace(/\0$/, '').split('\0');
     } finally {
@@ -57,7 +57,7 @@ function procWords(path: string): readonly string[] {
   }
 }
 
-/** Of all processes that can be seen. Throws ReadFailed. */
+/** PIDs of all visible processes. Throws ReadFailed. */
 export function processIds(procDir = '/proc'): readonly number[] {
   try {
     return readdirSync(procDir).flatMap((name) => (/^\d+$/.test(name) ? [Number(name)] : []));
@@ -72,19 +72,19 @@ export function argvOf(pid: number, procDir = '/proc'): readonly string[] {
   return procWords(`${procDir}/${pid}/cmdline`);
 }
 
-/** With which it was started; empty where it cannot be read. */
+/** Environment at its start; empty where unreadable. */
 export function environOf(pid: number): ReadonlyMap<string, string> {
   return new Map(
     procWords(`/proc/${pid}/environ`).map((line) => [line.replace(/=.*$/s, ''), line.replace(/^[^=]*=/, '')]),
   );
 }
 
-/** By what it was started as. */
+/** Name of the program, by argv[0]. */
 export const programOf = (argv: readonly string[]): string => basename(argv[0] ?? '');
 
-/** Clock ticks since boot; undefined when there is no such process, or when it has ended and waits for its parent. */
+/** Start in clock ticks since boot; undefined when there is no such process, or it is a zombie. */
 export function startOf(pid: number, procDir = '/proc'): number | undefined {
-  // The name of the program, in parentheses, may hold anything.
+  // The name of the program, in parentheses, may contain any character.
   const fields = (procText(`${procDir}/${pid}/stat`) ?? '').replace(/^[^]*\)\s*/, '').split(' ');
   const [state, started] = [fields[0] ?? '', Number(fields[19])];
   return state === '' || 'ZX'.includes(state) || Number.isNaN(started) ? undefined : started;
@@ -93,8 +93,8 @@ export function startOf(pid: number, procDir = '/proc'): number | undefined {
 export const isRunning = ({ pid, started }: ProcessId): boolean => startOf(pid) === started;
 
 /**
- * Whether it runs as root, or as we do, by its real and its effective user (proc_pid_status(5), Uid): a setuid program is
- * its user's.
+ * Whether it runs as root, or as our user, by its real and its effective user (proc_pid_status(5), Uid): a setuid
+ * program belongs to the user who started it.
  */
 export function isPrivileged(pid: number, procDir = '/proc'): boolean {
   const [, ...users] = /^Uid:\s+(\d+)\s+(\d+)\s/m.exec(procText(`${procDir}/${pid}/status`) ?? '') ?? [];
@@ -102,16 +102,16 @@ export function isPrivileged(pid: number, procDir = '/proc'): boolean {
 }
 
 /**
- * How many PID namespaces a process is in, from ours inwards (proc_pid_status(5), NSpid). What /proc shows lives in our
- * namespace or below it, so one that is as deep as we are shares ours. Links below /proc/<pid>/ns would say the same,
- * and are closed to a process whose capabilities are dropped (ptrace(2)).
+ * Number of nested PID namespaces of a process, from ours inwards (proc_pid_status(5), NSpid). Processes in /proc live
+ * in our namespace or below it, so a process of our depth shares our namespace. Links below /proc/<pid>/ns show the
+ * same, but are closed to a process without capabilities (ptrace(2)).
  */
 function namespaceDepth(pid: number | 'self'): number | undefined {
   const [, numbers] = /^NSpid:\s*(.+)$/m.exec(procText(`/proc/${pid}/status`) ?? '') ?? [];
   return numbers?.split(/\s+/).length;
 }
 
-/** Those that were started as one of these programs, of any user. Throws ReadFailed. */
+/** Processes of these programs, by argv[0], of any user. Throws ReadFailed. */
 export function readProcesses(programs: readonly string[]): readonly ProcessFacts[] {
   const depth = namespaceDepth('self');
   return processIds().flatMap((pid): readonly ProcessFacts[] => {
@@ -128,20 +128,20 @@ export function readProcesses(programs: readonly string[]): readonly ProcessFact
   });
 }
 
-/** Where a path of ours lies, as it is written and as it is with its symbolic links followed. */
+/** Places of a path of ours, as written and with its symbolic links followed. */
 export function ourPlaces(path: string): readonly MountedPlace[] {
   try {
     const mountinfo = readFileSync('/proc/self/mountinfo', 'utf8');
     return [...new Set([path, realpathSync(path)])].flatMap((one) => placeOf(mountinfo, one) ?? []);
   } catch {
-    return []; // no such file, or /proc hidden: then nothing is known to be ours
+    return []; // no such file, or /proc hidden: then no process is known to be ours
   }
 }
 
-/** Names this time between two boots; empty where unknown. */
+/** Identifies the time between two boots; empty where unknown. */
 export const bootId = (): string => (procText('/proc/sys/kernel/random/boot_id') ?? '').trim();
 
-/** When this machine was switched on (btime of /proc/stat), milliseconds since the epoch; undefined where unknown. */
+/** Boot time of this machine (btime of /proc/stat), milliseconds since the epoch; undefined where unknown. */
 export function kernelBootTimeMs(): number | undefined {
   const seconds = /^btime (\d+)$/m.exec(procText('/proc/stat') ?? '')?.[1];
   return seconds === undefined ? undefined : Number(seconds) * 1000;

@@ -1,6 +1,7 @@
-// The right to write files of this host: no other process of ours does, and no kubeadm, which takes no lock. Only a kubeadm of
-// our own PID namespace counts that has these files before it (in a container it has files of its own), can write them
-// and is about to: no user of this machine may stop its recovery, and neither may a question without an answer.
+// The right to write files of this host: no other process of ours writes them, and no kubeadm, which takes no lock. A
+// kubeadm counts only if it shares our PID namespace, sees these files (in a container it has files of its own), can
+// write them and is about to: no user of this machine may block its recovery, and neither may a kubeadm prompt without
+// an answer.
 import { readlinkSync, realpathSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type Clock, steadyMs } from '../clock.ts';
@@ -9,26 +10,26 @@ import { acquireLock, type Lock } from './lock.ts';
 import { isSamePlace, type MountedPlace, placeOf } from './mounts.ts';
 import { argvOf, isPrivileged, processIds, procText, programOf, startOf, ticksPerSecond } from './proc.ts';
 
-/** Well within what the kubelet's drop-in allows for a whole pass. */
+/** Well within the time that the kubelet's drop-in allows for a whole pass. */
 const patienceMs = 20_000;
 const askAgainMs = 200;
 
 interface HostLocking {
   readonly lockDir: string;
-  /** In which files will be written. */
+  /** Directories of the files to be written. */
   readonly directories: readonly string[];
   /** Whether to wait for another process of ours. */
   readonly once: boolean;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Default: kubeadm. */
+  /** Check for other writers. Default: kubeadm. */
   readonly refuseBesideOthers?: (directories: readonly string[]) => void;
 }
 
 /**
- * A single pass waits a little for another one of ours: the one before the start of the kubelet and the one of the timer
- * may meet, and each does all that there is to do. No pass waits for kubeadm: it starts the kubelet itself, and then
- * waits for that. Throws AlreadyRunning, WriteFailed.
+ * A single pass waits a little for another process of ours: the run before the start of the kubelet and the run of the
+ * timer may meet, and each does all the work. No pass waits for kubeadm: it starts the kubelet itself, and then waits
+ * for that. Throws AlreadyRunning, WriteFailed.
  */
 export async function lockHost(locking: HostLocking): Promise<Lock> {
   const { lockDir, directories, once, clock, signal, refuseBesideOthers = refuseBesideKubeadm } = locking;
@@ -45,7 +46,7 @@ export async function lockHost(locking: HostLocking): Promise<Lock> {
   }
 }
 
-/** It may have been started while we waited. */
+/** Checked again: kubeadm may have been started during the wait. */
 async function unlessRefused(lock: Lock, refuse: () => void): Promise<Lock> {
   try {
     refuse();
@@ -57,12 +58,15 @@ async function unlessRefused(lock: Lock, refuse: () => void): Promise<Lock> {
 }
 
 const program = 'kubeadm';
-/** Subcommands that write none of the files that we do: `config images pull` may wait for a registry for ever. */
+/** Subcommands that write none of our files: `config images pull` may wait for a registry for ever. */
 const readOnlySubcommands: ReadonlySet<string> = new Set(['completion', 'config', 'help', 'token', 'version']);
 
-/** The slowest of them, an upgrade, waits five minutes for each of four pods. What runs for longer was forgotten. */
+/**
+ * The slowest other subcommand, an upgrade, waits five minutes for each of four pods. A process that runs for longer
+ * was forgotten.
+ */
 const longestSeconds = 3600;
-/** The number of read(2). */
+/** System call number of read(2). */
 const readCalls: Readonly<Record<string, string>> = {
   x64: '0',
   arm64: '63',
@@ -84,8 +88,8 @@ export function refuseBesideKubeadm(directories: readonly string[] = [], procDir
 }
 
 /**
- * The process id of a running kubeadm that may write, in its own directories or in these. `procDir` is a mounted proc
- * file system; where there is none, nothing is known.
+ * PID of a running kubeadm that may write, in its own directories or in these. `procDir` is a mounted proc file system;
+ * without one, nothing is known.
  */
 export function runningKubeadm(directories: readonly string[] = [], procDir = '/proc'): number | undefined {
   const namespace = linkOf(join(procDir, 'self/ns/pid'));
@@ -93,9 +97,9 @@ export function runningKubeadm(directories: readonly string[] = [], procDir = '/
   return pidsIn(procDir).find((pid) => {
     if (!isKubeadm(pid, procDir) || !mayWrite(pid, procDir) || isForgotten(pid, procDir)) return false;
     const theirs = linkOf(join(procDir, String(pid), 'ns/pid'));
-    if (theirs === 'gone') return false; // it has ended, or is a zombie
+    if (theirs === 'gone') return false; // it has exited, or is a zombie
     if (theirs !== 'unreadable' && namespace !== 'unreadable' && theirs !== namespace) return false;
-    // What ends while it is looked at closes its links: it looked like one that hides them.
+    // A process that exits during these reads closes its links, as if it hid them.
     return hasSameFiles(pid, paths, procDir) && startOf(pid, procDir) !== undefined;
   });
 }
@@ -104,9 +108,9 @@ export function runningKubeadm(directories: readonly string[] = [], procDir = '/
 const kubeadmDirectories = ['/etc/kubernetes', '/etc/kubernetes/pki'] as const;
 
 /**
- * Whether any of these paths means the same directory to both, by the mounts of each: a container and a mount namespace
- * with an /etc of its own have other files. Mounts can be read where links below /proc/<pid> are closed. A process whose
- * mounts are hidden, or whose root is no mount (chroot), may have ours.
+ * Whether any of these paths is the same directory for both processes, by the mounts of each: a container and a mount
+ * namespace with an /etc of its own have other files. Mounts can be read where links below /proc/<pid> are closed. A
+ * process whose mounts are hidden, or whose root is no mount (chroot), may see ours.
  */
 function hasSameFiles(pid: number, paths: readonly string[], procDir: string): boolean {
   const theirs = placesIn(procText(join(procDir, String(pid), 'mountinfo')), paths);
@@ -115,13 +119,13 @@ function hasSameFiles(pid: number, paths: readonly string[], procDir: string): b
   return theirs.some((place) => ours.some((own) => isSamePlace(place, own)));
 }
 
-/** Undefined where one of them is unknown. */
+/** Undefined where the place of one path is unknown. */
 function placesIn(mountinfo = '', paths: readonly string[]): readonly MountedPlace[] | undefined {
   const places = paths.flatMap((path) => placeOf(mountinfo, path) ?? []);
   return places.length < paths.length ? undefined : places;
 }
 
-/** A path as it is written and as it is with its symbolic links followed. */
+/** A path as written and with its symbolic links followed. */
 function withRealPath(path: string): readonly string[] {
   try {
     return [...new Set([path, realpathSync(path)])];
@@ -130,7 +134,7 @@ function withRealPath(path: string): readonly string[] {
   }
 }
 
-/** By the name of its program, or by what it was started as. */
+/** Whether it is kubeadm, by argv[0] or by the name of its program. */
 function isKubeadm(pid: number, procDir: string): boolean {
   const argv = argvOf(pid, procDir);
   if (programOf(argv) !== program) return commOf(pid, procDir) === program;
@@ -139,20 +143,23 @@ function isKubeadm(pid: number, procDir: string): boolean {
 }
 
 /**
- * Files of this host are root's, or belong to the user who runs us. Where the link of its program is closed to us (SYS_PTRACE),
- * the name that the kernel has given it must do: what it was started as anybody chooses.
+ * Files of this host belong to root, or to the user who runs us. Where the link of its program is closed to us
+ * (SYS_PTRACE), the kernel's name of the program must do: argv[0] is chosen by any user.
  */
 function mayWrite(pid: number, procDir: string): boolean {
   if (!isPrivileged(pid, procDir)) return false;
   const executable = linkOf(join(procDir, String(pid), 'exe'));
-  // A file that was replaced is still said, with " (deleted)"; one that is named by its version is kubeadm, too.
+  // The link of a replaced file still has its name, with " (deleted)"; a file with the version in its name is kubeadm,
+  // too.
   const name = executable === 'unreadable' ? commOf(pid, procDir) : basename(executable);
   return name.startsWith(program);
 }
 
 const commOf = (pid: number, procDir: string): string => procText(join(procDir, String(pid), 'comm'))?.trimEnd() ?? '';
 
-/** It waits for an answer (`kubeadm reset`, `kubeadm upgrade apply`), before it has changed anything; or it hangs. */
+/**
+ * Whether it waits at a prompt (`kubeadm reset`, `kubeadm upgrade apply`), before it has changed anything; or hangs.
+ */
 function isForgotten(pid: number, procDir: string): boolean {
   const uptime = Number.parseFloat(procText(join(procDir, 'uptime')) ?? '');
   if (uptime - (startOf(pid, procDir) ?? NaN) / ticksPerSecond > longestSeconds) return true;
@@ -161,7 +168,7 @@ function isForgotten(pid: number, procDir: string): boolean {
   return pidsIn(threads).some((thread) => procText(join(threads, String(thread), 'syscall'))?.startsWith(waits));
 }
 
-/** What cannot be looked at of a process of root may be ours: then we stay away. */
+/** Links of a process of root that cannot be read may be the same as ours: then we do not write. */
 function linkOf(path: string): string {
   try {
     return readlinkSync(path);
@@ -170,7 +177,7 @@ function linkOf(path: string): string {
   }
 }
 
-/** None where there is nothing to be read. Threads are listed as processes are. */
+/** Empty where the directory cannot be read. Threads are listed like processes. */
 function pidsIn(directory: string): readonly number[] {
   try {
     return processIds(directory);

@@ -1,4 +1,4 @@
-// systemd: whether it runs here, its command, and what it manages, as control groups tell it.
+// systemd: whether it runs here, its command, and the units of processes, by control groups.
 import { execFile } from 'node:child_process';
 import { existsSync, fstatSync } from 'node:fs';
 
@@ -11,8 +11,8 @@ interface FileId {
 }
 
 /**
- * Whether the journal reads what this process writes to its standard error: a unit has started it, and nobody watches. What a
- * shell has inherited names another stream (systemd.exec(5), JOURNAL_STREAM).
+ * Whether the journal reads the standard error of this process: a unit has started it, and no terminal shows it. A
+ * value inherited by a shell names another stream (systemd.exec(5), JOURNAL_STREAM).
  */
 export function writesToJournal(
   { JOURNAL_STREAM: stream }: Readonly<Record<string, string | undefined>>,
@@ -23,11 +23,11 @@ export function writesToJournal(
     const { dev, ino } = standardError();
     return stream === `${dev}:${ino}`;
   } catch {
-    return false; // it is closed
+    return false; // standard error is closed
   }
 }
 
-/** What it has printed. Rejects with the error of execFile, which has its `stderr`. */
+/** Standard output of systemctl. Rejects with the error of execFile, which has its `stderr`. */
 export function runSystemctl(
   args: readonly string[],
   { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal: AbortSignal },
@@ -42,7 +42,7 @@ export function runSystemctl(
 
 const askMs = 5000;
 
-/** Undefined where systemd does not say. */
+/** Undefined where systemd does not answer. */
 export async function mainPidOf(unit: string, signal: AbortSignal): Promise<number | undefined> {
   const args = ['show', '--property=MainPID', '--value', unit];
   return runSystemctl(args, { timeoutMs: askMs, signal }).then(
@@ -51,13 +51,13 @@ export async function mainPidOf(unit: string, signal: AbortSignal): Promise<numb
   );
 }
 
-/** `active/running`, `activating/start-pre`, `activating/auto-restart`; undefined where systemd does not say. */
+/** `active/running`, `activating/start-pre`, `activating/auto-restart`; undefined where systemd does not answer. */
 export async function stateOf(unit: string, signal: AbortSignal): Promise<string | undefined> {
   const args = ['show', '--property=ActiveState', '--property=SubState', unit];
   return runSystemctl(args, { timeoutMs: askMs, signal }).then(stateIn, () => undefined);
 }
 
-/** Pure. What `systemctl show` prints of a unit, in whatever order. */
+/** Pure. State of a unit in the output of `systemctl show`, in any order. */
 export function stateIn(shown: string): string {
   const valueOf = (name: string): string => new RegExp(`^${name}=(.*)$`, 'm').exec(shown)?.[1] ?? '';
   return `${valueOf('ActiveState')}/${valueOf('SubState')}`;

@@ -1,6 +1,6 @@
-// Pairs of this machine go into the Secrets that the administrator names. Nothing is signed. What is there is replaced only
-// by what ends later and would be accepted (plan/judge-pair.ts), by the store's compare-and-swap; each line in the log names
-// the place it went to.
+// Delivers pairs of this machine into the Secrets that the administrator configures. Nothing is signed. A present pair
+// is replaced only by a pair that expires later and would be accepted (plan/judge-pair.ts), by the store's
+// compare-and-swap; each log line names the destination.
 import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError, errorText } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -12,28 +12,28 @@ import { leafOfPair } from '../plan/gather-offers.ts';
 import { isEnding, offerProblem } from '../plan/judge-pair.ts';
 import type { Found, Store } from '../store/store.ts';
 
-/** Where a pair goes to. */
+/** Destination of a pair. */
 export interface PairDestination {
-  /** In words for the log. */
+  /** Its name in the log. */
   readonly text: string;
   readonly location: Location;
-  /** Opens the store for as long as `work` lasts; the signal aborts when the time of this destination is over. */
+  /** Opens the store for the duration of `work`; the signal aborts when the time of this destination is over. */
   readonly withStore: <T>(work: (store: Store, signal: AbortSignal) => Promise<T>) => Promise<T>;
 }
 
 interface Delivering {
   readonly resolved: Resolved;
-  /** Of the files of this host. */
+  /** The files of this host. */
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
-  /** Whether this pair needs no look at its destination now. */
+  /** Whether the destination needs no check for this pair now. */
   readonly isDone: (name: string, fingerprint: string) => Promise<boolean>;
   readonly done: (name: string, fingerprint: string, outcome: 'looked' | 'failed') => Promise<void>;
 }
 
-/** All at once. Never rejects but by an abort: what fails is logged, and the others go on. */
+/** Delivers all in parallel. Never rejects but by an abort: a failure is logged, and other deliveries go on. */
 export async function deliverPairs(
   destinations: ReadonlyMap<string, PairDestination>,
   delivering: Delivering,
@@ -46,7 +46,7 @@ async function deliver(name: string, destination: PairDestination, delivering: D
   const target = targetOf(name, delivering.resolved);
   if (target === undefined) return; // it does not exist on this machine
   const fields = { artefact: name, message: destination.text };
-  // What cannot be read or used was said.
+  // The repair has reported pairs that cannot be read or used.
   const own = await store.read(target.location, signal).catch(() => undefined);
   signal.throwIfAborted();
   const leaf = leafOf(own);
@@ -72,7 +72,7 @@ interface OwnPair {
   readonly target: ResolvedTarget;
 }
 
-/** The answer: why it may not be put there, as the end of a sentence; undefined where nothing is to be done. */
+/** Why the pair may not be put there, as the end of a sentence; undefined where nothing is to be done. */
 async function putInto(
   { text, location, withStore }: PairDestination,
   { own, leaf, target }: OwnPair,
@@ -86,7 +86,7 @@ async function putInto(
       throw new RecoveryError('MaterialInvalid', `Cannot use ${text}: it is absent, and not made here`);
     const present = isWhole(found) ? leafOf(found) : undefined;
     const now = clock.now();
-    // One that ends as late as what is there is as good, whatever else is wrong with both.
+    // The present pair is kept unless ours expires later, whatever else is wrong with either.
     if (!isEnding(present?.facts, now) || (present && leaf.facts.notAfter <= present.facts.notAfter)) return undefined;
     const problem = offerProblem({ target, offered: leaf, present, authorities, now });
     if (problem !== undefined) return problem;
@@ -117,7 +117,7 @@ function isWhole({ entries: { [certificateKey]: certificate, [privateKeyKey]: ke
   }
 }
 
-/** The CA of the target, as far as it is on this machine. What cannot be understood counts as absent. */
+/** The CA of the target, as far as it is on this machine. An unparsable CA counts as absent. */
 async function authoritiesOf(
   { issuer }: ResolvedTarget,
   { resolved, store, signal }: Pick<Delivering, 'resolved' | 'store' | 'signal'>,

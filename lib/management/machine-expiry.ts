@@ -1,7 +1,7 @@
-// When the certificates of a control-plane Machine end, for Cluster API: its annotation beats what was read when the Machine
-// was made (kubernetes-sigs/cluster-api, internal/controllers/machine, reconcileCertificateExpiry), and
-// KubeadmControlPlane rolls out by it (rolloutBefore.certificatesExpiryDays). After a renewal in place it must be what is
-// served, or the Machine is replaced for nothing.
+// Expiry of the certificates of a control-plane Machine, for Cluster API: its annotation takes precedence over the
+// value read when the Machine was made (kubernetes-sigs/cluster-api, internal/controllers/machine,
+// reconcileCertificateExpiry), and KubeadmControlPlane rolls out by it (rolloutBefore.certificatesExpiryDays). After a
+// renewal in place it must match the certificate served, or the Machine is replaced for nothing.
 import { machineApis } from '../config/address-settings.ts';
 import type { ManagementPlace } from '../config/management-settings.ts';
 import { isCode, RecoveryError } from '../errors.ts';
@@ -21,7 +21,7 @@ interface MachineObject {
 interface Annotating {
   readonly connection: Pick<KubeConnection, 'request'>;
   readonly machine: ManagementPlace;
-  /** Of the certificate that kube-apiserver serves. */
+  /** notAfter of the certificate that kube-apiserver serves. */
   readonly notAfter: Date;
   readonly signal: AbortSignal;
 }
@@ -31,7 +31,7 @@ export const machineText = ({ namespace, name }: ManagementPlace): string => `Ma
 /** RFC 3339 in seconds, as Cluster API writes and reads it. */
 export const expiryText = (notAfter: Date): string => notAfter.toISOString().replace(/\.\d+Z$/, 'Z');
 
-/** Throws KubeNotFound where there is no such Machine, and what the connection throws. */
+/** Writes the annotation. Throws KubeNotFound where there is no such Machine, and errors of the connection. */
 export async function annotateMachine(annotating: Annotating): Promise<'written' | 'unchanged'> {
   const { connection, machine, notAfter, signal } = annotating;
   const { path, object } = await readMachine(annotating);

@@ -1,5 +1,5 @@
-// The pair that a source of `regen.sources` has: in a Secret of another cluster, in files of this machine, or printed by a
-// command. Each is asked for a limited time, because a kubelet may be waiting, and no word of a key reaches an error.
+// The pair of a source in `regen.sources`: from a Secret of another cluster, from files of this machine, or printed by
+// a command. Each read is limited in time, because a kubelet may be waiting, and no part of a key reaches an error.
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { stat } from 'node:fs/promises';
@@ -19,7 +19,7 @@ import { waitAtMost } from '../retry.ts';
 import type { Store } from '../store/store.ts';
 
 export interface SourceAsking {
-  /** Opens the store of the cluster that a Secret is in. */
+  /** Opens the store of the cluster that holds a Secret. */
   readonly withSecrets: <T>(place: ManagementPlace, work: (store: Store) => Promise<T>) => Promise<T>;
   readonly clock: Clock;
   /** Aborts when the time of this source is over. */
@@ -37,7 +37,7 @@ export function sourceText({ secret, pemPair, command }: PairSource): string {
   return `command "${command?.[0] ?? ''}"`;
 }
 
-/** Throws ReadFailed, MaterialInvalid, and what the store throws. */
+/** Reads the pair. Throws ReadFailed, MaterialInvalid, and errors of the store. */
 export async function readSource(source: PairSource, asking: SourceAsking): Promise<PairBytes> {
   const { secret, pemPair, command } = source;
   const { withSecrets, signal } = asking;
@@ -64,7 +64,7 @@ export async function readSource(source: PairSource, asking: SourceAsking): Prom
   return pairIn({ certificate: output, key: output }, text);
 }
 
-/** A file system that hangs answers nobody, and cannot be told to stop. */
+/** A file system that hangs never answers, and cannot be interrupted. */
 function unlessAborted<T>(work: Promise<T>, signal: AbortSignal, text: string): Promise<T> {
   return new Promise((resolve, reject) => {
     const stop = (): void => reject(new RecoveryError('ReadFailed', `Cannot use ${text}: no answer in time`));
@@ -76,7 +76,7 @@ function unlessAborted<T>(work: Promise<T>, signal: AbortSignal, text: string): 
 
 async function bytes(path: string): Promise<Uint8Array> {
   try {
-    // The disk's own looks at files at once (stat), which a file system that hangs would never come back from.
+    // The disk's own stat is synchronous, and would never return on a file system that hangs.
     return await readRegularFile({ ...realDisk, stat }, path);
   } catch (cause) {
     throw new RecoveryError('ReadFailed', `Cannot read "${path}": ${systemCode(cause) ?? 'unreadable'}`, { cause });
@@ -84,8 +84,8 @@ async function bytes(path: string): Promise<Uint8Array> {
 }
 
 /**
- * What it has printed. Nothing of that reaches an error: it may hold a key. When its time is over, it is ended with what it
- * has started; what it leaves in the background when it ends itself is waited for no longer.
+ * Output of a command. None of it reaches an error: it may hold a key. When its time is over, it is killed with all
+ * processes that it has started; processes left in the background when it exits are not waited for.
  */
 async function outputOf(
   [program = '', ...args]: readonly string[],
@@ -125,7 +125,7 @@ async function outputOf(
 
 const afterExitMs = 500;
 
-/** Some failures are thrown, others leave a child without output, and most come as an event. */
+/** Starts a command. Some failures are thrown, some leave a child without output, and most come as an event. */
 function started(
   [program = '', ...args]: readonly string[],
   env: Readonly<Record<string, string>>,
@@ -142,12 +142,12 @@ function started(
 }
 
 const markName = 'KUBE_CERT_RECOVERY_SOURCE';
-/** Whoever starts processes faster than they are found is left to systemd. */
+/** A command that starts processes faster than they are found is left to systemd. */
 const mostRounds = 100;
 
 /**
- * Ends what was started with this in its environment, which passes to whatever that starts, in sessions of its own as well.
- * What has emptied its environment, or hides it, is ended by systemd, with the unit.
+ * Kills processes with this mark in their environment, which children inherit, in sessions of their own as well. A
+ * process that has emptied its environment, or hides it, is terminated by systemd, with the unit.
  */
 function endMarked(mark: string): void {
   const ended = new Set<number>();
@@ -165,11 +165,11 @@ function kill(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It has ended.
+    // The process has exited.
   }
 }
 
-/** Certificates and a key in PEM, in any order and among others. Throws MaterialInvalid. */
+/** Certificates and a key in PEM, in any order and among other blocks. Throws MaterialInvalid. */
 function pairIn({ certificate, key }: PairBytes, text: string): PairBytes {
   const of = (pem: Uint8Array, end: string): Buffer =>
     Buffer.from(

@@ -1,5 +1,5 @@
 // Names that may become file names below a destination directory. Pure. They come from the API, so a user who can write
-// an object would otherwise choose paths on this host. The hidden names `..*` are reserved for what writer.ts keeps.
+// an object would otherwise choose paths on this host. The hidden names `..*` are reserved for writer.ts.
 import { bounds } from '../bounds.ts';
 
 const longestNameBytes = 255; // NAME_MAX of every common Linux file system

@@ -1,5 +1,5 @@
-// Takes away the directories that lie where a link of an object belongs. All below an object's directory is this tool's: what
-// has no key's name stays, what is in the way goes, as plain files of an earlier tool do.
+// Removes directories that lie where a link of an object belongs. All below an object's directory belongs to this tool:
+// directories without a key's name stay, those in the way are removed, like plain files of an earlier tool.
 import { randomBytes } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import { type Disk, unlessAbsent } from '../disk/disk.ts';
@@ -8,7 +8,7 @@ import { RecoveryError } from '../errors.ts';
 import type { Entries } from '../store/store.ts';
 import { dataLink, type Scan, visibleContent } from './scan.ts';
 
-/** Unique: a stale one of a crash never makes a later write fail with EEXIST. */
+/** Unique: a stale name of a crash never makes a later write fail with EEXIST. */
 export const hiddenName = (purpose: string): string => `..${purpose}.${randomBytes(6).toString('hex')}`;
 
 /** A directory that was in the way, and how many files and directories lay in it, where that could be read. */
@@ -26,9 +26,9 @@ interface Room {
 }
 
 /**
- * Moves them to hidden names, which go with what is superseded; whether there was one. A copy that follows links has made a
- * directory of `..data`: links that lead through it are plain files of the same bytes before it moves, so that no path is
- * ever absent, and are taken over as such.
+ * Moves them to hidden names, which are removed with superseded generations; returns whether there was one. A copy that
+ * follows links has made a directory of `..data`: links that lead through it become plain files of the same bytes
+ * before it moves, so that no path is ever absent, and are taken over as such.
  */
 export async function makeRoom(room: Room, seen: Scan): Promise<boolean> {
   const { disk, directory, entries, mode, onCleared } = room;
@@ -39,7 +39,7 @@ export async function makeRoom(room: Room, seen: Scan): Promise<boolean> {
       const path = join(directory, name);
       if (!(await disk.lstat(path)).isSymbolicLink()) continue;
       const bytes = content.get(name);
-      // One that leads nowhere is absent already; what is there and cannot be read must stay where it is.
+      // A link that leads nowhere is absent already; a file that exists and cannot be read must stay where it is.
       if (bytes !== undefined) await replaceByFile(disk, path, { bytes, mode });
       else if ((await unlessAbsent(() => disk.stat(path))) !== undefined)
         throw new RecoveryError(
@@ -47,7 +47,7 @@ export async function makeRoom(room: Room, seen: Scan): Promise<boolean> {
           `Cannot make room in "${directory}": "${path}" cannot be read; move "${dataLink}" away`,
         );
     }
-    await syncDirectory(disk, directory); // durable, before what the links led through moves
+    await syncDirectory(disk, directory); // durable, before the target of the links moves
   }
   for (const name of inTheWay) {
     const path = join(directory, name);
@@ -61,7 +61,7 @@ export async function makeRoom(room: Room, seen: Scan): Promise<boolean> {
   return inTheWay.length > 0;
 }
 
-/** A plain file that replaces whatever has that name in one step; the name is never absent. */
+/** A plain file that replaces any file or link of that name in one step; the name is never absent. */
 export async function replaceByFile(
   disk: Disk,
   path: string,

@@ -1,7 +1,7 @@
-// One look at the directory of an object: the generation in use, the visible names that readers open, and what a crash
-// or an earlier tool left. It never follows a name out of what it promises. With `opens` it first gives this process
-// back what modes shut it out of: it runs without any capability, so a mode stops it even as root, but the owner of a
-// file may always change its mode. What belongs to another user cannot be repaired: its content is unknown.
+// One scan of the directory of an object: the generation in use, the visible names that readers open, and leftovers of
+// a crash or an earlier tool. It never follows a name out of the directory. With `opens` it first gives this process
+// access again where modes deny it: it runs without any capability, so a mode stops it even as root, but the owner of a
+// file may always change its mode. Files of another user cannot be repaired: their content is unknown.
 import { type Dirent, type Stats, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
@@ -12,7 +12,7 @@ import { readRegularFile } from '../disk/files.ts';
 export const dataLink = '..data';
 
 export interface ObjectDirectory {
-  /** The object's own: `<destination>/secrets/<name>`. Absolute. */
+  /** Directory of the object: `<destination>/secrets/<name>`. Absolute. */
   readonly directory: string;
   /** Kind and name for messages: `Secret "a/b"`. */
   readonly what: string;
@@ -21,30 +21,30 @@ export interface ObjectDirectory {
 
 /** A file in the generation in use. */
 interface PublishedFile {
-  /** undefined: unknown. It is no file, or none that this process may read, or far larger than what publish writes. */
+  /** undefined: unknown. It is no regular file, unreadable, or far larger than what publish writes. */
   readonly bytes: Uint8Array | undefined;
   readonly mode: number;
-  /** Neither this process owns it, nor who owns the object's directory (a file system that maps owners). */
+  /** Its owner is neither this process nor the owner of the object's directory (a file system that maps owners). */
   readonly foreignOwner: boolean;
 }
 
 export interface Scan {
   readonly present: boolean;
-  /** Of the directory: differs once a name in it has come, gone or been replaced. */
+  /** Stamp of the directory: differs once a name in it has been added, removed or replaced. */
   readonly stamp: string;
   readonly directoryMode: number;
-  /** The directory that `..data` leads to, by its bare name; undefined where there is none. */
+  /** The directory that `..data` leads to, by its bare name; undefined without one. */
   readonly generation: string | undefined;
   readonly generationMode: number;
   readonly foreignGeneration: boolean;
   readonly files: ReadonlyMap<string, PublishedFile>;
   /** Visible names that are links through `..data`, as publish makes them. */
   readonly links: ReadonlySet<string>;
-  /** Other visible names: plain files and links of an earlier tool; links through `..data` where that is a directory. */
+  /** Other visible names: plain files and links of an earlier tool, and links through a directory `..data`. */
   readonly foreign: readonly string[];
   /** Visible directories, and `..data` where it is one: in the way of a link, if a key has that name. */
   readonly directories: readonly string[];
-  /** Hidden names that nothing leads to: superseded or half-written generations, stale temporary names. */
+  /** Hidden names that no link leads to: superseded or half-written generations, stale temporary names. */
   readonly leftovers: readonly string[];
 }
 
@@ -69,7 +69,7 @@ export const isOwn = ({ uid }: Stats): boolean => uid === process.geteuid?.();
 const directoryAccess = 0o700;
 const fileAccess = 0o400;
 
-/** Adds what is missing of `bits` to the mode of what is ours. Returns the mode that it has then. */
+/** Adds the missing `bits` to the mode of a file that we own. Returns the resulting mode. */
 export async function allow(
   disk: Disk,
   path: string,
@@ -81,26 +81,28 @@ export async function allow(
   return mode | bits;
 }
 
-/** Looks at `directory`; one that is not there is a normal answer. Throws what the system throws. */
+/** Scans `directory`; an absent directory is a normal result. Throws errors of the file system. */
 export async function scan(disk: Disk, directory: string, opens = false): Promise<Scan> {
   for (let left = 5; ; left -= 1) {
     try {
       return await scanOnce(disk, directory, opens);
     } catch (err) {
-      // A writer in another process removed something between two of our steps.
+      // A writer in another process removed a file between two of our steps.
       if (left === 0 || systemCode(err) !== 'ENOENT') throw err;
     }
   }
 }
 
-/** Whether the names in the directory are still those of the scan: all its changes set the time of the directory. */
+/**
+ * Whether the names in the directory are still those of the scan: every change of them sets the time of the directory.
+ */
 export async function isCurrent(disk: Disk, directory: string, { stamp }: Scan): Promise<boolean> {
   return stampOf(await disk.stat(directory)) === stamp;
 }
 
 /**
- * Differs once a name has come, gone or been replaced in the object's directory or in the generation in use: what is cheap
- * enough to be looked at all the time. Empty where nothing can be seen.
+ * Differs once a name has been added, removed or replaced in the object's directory or in the generation in use: cheap
+ * enough to be checked all the time. Empty where neither can be read.
  */
 export function namesStamp(directory: string): string {
   try {
@@ -113,7 +115,7 @@ export function namesStamp(directory: string): string {
 interface Scanning {
   readonly disk: Disk;
   readonly directory: string;
-  /** The mode, which is made to allow `bits` first where the scan opens. */
+  /** The mode; where the scan opens, `bits` are added first. */
   readonly modeOf: (path: string, stats: Stats, bits: number) => Promise<number>;
   readonly isForeign: (stats: Stats) => boolean;
 }
@@ -160,7 +162,7 @@ async function linkTarget(disk: Disk, path: string): Promise<string | undefined>
   return stats?.isSymbolicLink() === true ? disk.readlink(path) : undefined;
 }
 
-/** A link that leads elsewhere is no generation of ours: it is replaced, what it leads to stays untouched. */
+/** A link that leads elsewhere is no generation of ours: it is replaced, its target stays untouched. */
 async function generationAt(scanning: Scanning, name = ''): Promise<Partial<Scan>> {
   if (!name.startsWith('..') || name.includes('/') || name === '..' || name === dataLink) return {};
   const { disk, directory, modeOf, isForeign } = scanning;
@@ -196,7 +198,7 @@ async function linksOf({ disk, directory }: Scanning, entries: readonly Dirent[]
   return new Set(visible.flatMap(({ name }, at) => (targets[at] === `${dataLink}/${name}` ? [name] : [])));
 }
 
-/** Plain files, so that they can be read, and directories, so that they can be removed. */
+/** Opens plain files for reading, and directories for removal. */
 async function openAll({ disk, directory, modeOf }: Scanning, entries: readonly Dirent[]): Promise<void> {
   for (const { name } of entries) {
     const path = join(directory, name);
@@ -206,17 +208,17 @@ async function openAll({ disk, directory, modeOf }: Scanning, entries: readonly 
   }
 }
 
-/** Files that are read side by side: an object has a few, and another program may have put thousands there. */
+/** Files that are read in parallel: an object has a few, and another program may have put thousands there. */
 const mostAtOnce = 32;
 
-/** Never waits, also for a FIFO that took the file's place since it was looked at. undefined: see PublishedFile. */
+/** Never blocks, also for a FIFO that has replaced the file since the scan. undefined: see PublishedFile. */
 function readNow(disk: Disk, path: string): Promise<Buffer | undefined> {
   return onPath(path, () => unlessUnreadable(() => readRegularFile(disk, path)));
 }
 
 const unreadable: ReadonlySet<string | undefined> = new Set(['EACCES', 'EFBIG', 'ENOTREG']);
 
-/** The result of `call`, or undefined for what is there and cannot be read, now or later. */
+/** The result of `call`, or undefined for a file that exists and cannot be read, now or later. */
 async function unlessUnreadable<T>(call: () => Promise<T>): Promise<T | undefined> {
   try {
     return await call();
@@ -227,8 +229,8 @@ async function unlessUnreadable<T>(call: () => Promise<T>): Promise<T | undefine
 }
 
 /**
- * What a reader gets at each visible name, of one generation; names that lead nowhere, or to no file that can be read, are
- * left out. Files of an earlier tool are read now. Throws what the system throws.
+ * Content that a reader gets at each visible name, of one generation; names that lead nowhere, or to no readable file,
+ * are left out. Files of an earlier tool are read now. Throws errors of the file system.
  */
 export async function visibleContent(
   disk: Disk,
@@ -238,7 +240,7 @@ export async function visibleContent(
   const found = new Map<string, Uint8Array>();
   for (const name of foreign) {
     const path = join(directory, name);
-    // A FIFO or a device would never end, and is nothing that a reader could use.
+    // A read of a FIFO or a device would never return, and no reader could use one.
     const stats = await unlessAbsent(() => unlessUnreadable(() => disk.stat(path)));
     const bytes = stats?.isFile() === true ? await unlessAbsent(() => readNow(disk, path)) : undefined;
     if (bytes !== undefined) found.set(name, bytes);
@@ -260,11 +262,11 @@ export async function readPublished(
   });
 }
 
-/** Undefined where there is nothing. */
+/** Undefined where there are none. */
 export const asEntries = (content: ReadonlyMap<string, Uint8Array>): Entries | undefined =>
   content.size === 0 ? undefined : Object.fromEntries(content);
 
-/** Whether nothing lies there but parts of `entries`: then what is missing has been removed. Throws ReadFailed. */
+/** Whether the directory holds only parts of `entries`: then the missing files have been removed. Throws ReadFailed. */
 export async function holdsOnlyPartsOf(
   entries: Entries,
   { directory, what, disk = realDisk }: ObjectDirectory,

@@ -1,4 +1,5 @@
-// Takes a published object away: its files (unpublish), or only our layout, so that plain files are there again (giveBack).
+// Removes a published object: its files (unpublish), or only our layout, so that plain files are there again
+// (giveBack).
 import { dirname, join } from 'node:path';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { syncDirectory } from '../disk/files.ts';
@@ -9,8 +10,8 @@ import type { FileMode } from './writer.ts';
 const removedPrefix = 'removed';
 
 /**
- * 1. one rename takes all paths away together, 2. durably, 3. then the files themselves go.
- * When step 1 fails, everything is as it was. Throws WriteFailed.
+ * 1. one rename removes all paths together, 2. durably, 3. then the files themselves are deleted. When step 1 fails,
+ *    nothing has changed. Throws WriteFailed.
  */
 export async function unpublish({ directory, what, disk = realDisk }: ObjectDirectory): Promise<'removed' | 'absent'> {
   return attempt({ code: 'WriteFailed', action: 'remove', what, directory }, async () => {
@@ -25,7 +26,7 @@ export async function unpublish({ directory, what, disk = realDisk }: ObjectDire
   });
 }
 
-/** Removes what an interrupted unpublish left below `directory` (`<destination>/secrets`). Throws WriteFailed. */
+/** Removes leftovers of an interrupted unpublish below `directory` (`<destination>/secrets`). Throws WriteFailed. */
 export async function pruneRemoved({ directory, what, disk = realDisk }: ObjectDirectory): Promise<void> {
   await attempt({ code: 'WriteFailed', action: 'prune', what, directory }, async () => {
     const names = (await unlessAbsent(() => disk.readdir(directory))) ?? [];
@@ -37,7 +38,7 @@ export async function pruneRemoved({ directory, what, disk = realDisk }: ObjectD
 }
 
 /**
- * Makes plain files of a published object again: what takes its place finds no links. Every path holds the same bytes
+ * Makes plain files of a published object again, so that a later tool finds no links. Every path holds the same bytes
  * before, during and after; it can be killed at any moment and run again. Throws WriteFailed.
  */
 export async function giveBack(object: ObjectDirectory & { readonly mode: FileMode }): Promise<void> {
@@ -49,14 +50,14 @@ export async function giveBack(object: ObjectDirectory & { readonly mode: FileMo
     for (const [name, bytes] of linkedFiles(directory, seen)) {
       await replaceByFile(disk, join(directory, name), { bytes, mode });
     }
-    await syncDirectory(disk, directory); // before the generation goes: the plain files are durable
+    await syncDirectory(disk, directory); // the plain files are durable before the generation is removed
     const hidden = seen.generation === undefined ? seen.leftovers : [dataLink, seen.generation, ...seen.leftovers];
     for (const name of hidden) await disk.rm(join(directory, name), { recursive: true, force: true });
     await syncDirectory(disk, directory);
   });
 }
 
-/** Throws EACCES for one that cannot be read: a plain file with other content would take its place. */
+/** Throws EACCES for an unreadable file: a plain file with other content would replace it. */
 function linkedFiles(directory: string, { files, links }: Scan): (readonly [string, Uint8Array])[] {
   return [...files].flatMap(([name, { bytes }]) => {
     if (!links.has(name)) return [];

@@ -1,18 +1,24 @@
-// Publishes one object as a directory of files: all of its keys at once, and durably. Layout as AtomicWriter makes it
+// Publishes one object as a directory of files: all of its keys in one step, and durably. The layout is AtomicWriter's
 // (kubernetes pkg/volume/util/atomic_writer.go): `<key> -> ..data/<key>`, `..data -> ..<generation>`. Killed or without
 // power at any moment, the old or the new generation is there, complete; the next call repairs the rest. Two calls for
-// one directory must not run at the same time. The directory belongs to this tool: other files in it go away.
-//
-//  1. validate the names          5. link with a temporary name             9. links of keys that are gone
-//  2. compare with what is there  6. rename it over `..data`: atomic       10. unlink what is superseded
-//  3. write and fsync each file   7. fsync the object's directory          11. fsync the object's directory
-//  4. fsync the generation        8. visible links of new keys
-//
+// one directory must not run at the same time. The directory belongs to this tool: other files in it are removed.
+// 1. validate the names
+// 2. compare with the present files
+// 3. write and fsync each file
+// 4. fsync the generation
+// 5. link with a temporary name
+// 6. rename it over `..data`: atomic
+// 7. fsync the object's directory
+// 8. visible links of new keys
+// 9. remove links of keys that are gone
+// 10. unlink superseded generations
+// 11. fsync the object's directory
 // Plain files of an earlier tool, and directories that have the name of a key or of `..data`, are taken over between 2
 // and 3.
 // Step 10 is not tidiness: kube-apiserver watches the inodes of the files it loaded and reads again only when the old
-// ones are really gone. Its price: who followed `..data` at the very instant of the flip may get one ENOENT from that
-// open (about one in a million opens under constant flips), as with every mounted Secret; the next open succeeds.
+// ones are really gone. Its price: a reader that followed `..data` at the very instant of the flip may get one ENOENT
+// from that open (about one in a million opens under constant flips), as with every mounted Secret; the next open
+// succeeds.
 import { basename, dirname, join } from 'node:path';
 import { systemClock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
@@ -29,7 +35,7 @@ export interface Publication extends ObjectDirectory {
   readonly entries: Entries;
   readonly mode: FileMode;
   readonly now?: () => Date;
-  /** Of each directory that lay where a link belongs, and is gone with all that was in it. */
+  /** Called for each directory that lay where a link belongs, and was removed with its content. */
   readonly onCleared?: (cleared: Cleared) => void;
 }
 
@@ -38,7 +44,7 @@ export type PublishOutcome = 'written' | 'unchanged' | 'repaired';
 type Writing = Required<Publication>;
 
 /**
- * `scanned`: what the caller has seen there; it is looked at again if names have changed since. Throws MaterialInvalid
+ * `scanned`: the caller's scan; the directory is scanned again if names have changed since. Throws MaterialInvalid
  * (names) and WriteFailed; after both, the last good files are still in use.
  */
 export async function publish(publication: Publication, scanned?: Scan): Promise<PublishOutcome> {
@@ -47,7 +53,7 @@ export async function publish(publication: Publication, scanned?: Scan): Promise
   checkNames(writing); // 1
   return attempt({ code: 'WriteFailed', action: 'publish', what, directory }, async () => {
     await ensureDirectory(disk, directory);
-    // Bytes that were changed in place do not show in the directory: a repair is decided on what is there now.
+    // Bytes changed in place do not change the directory's time: a repair is decided on a new scan.
     const isStale =
       scanned === undefined || hasContent(scanned, entries) || !(await isCurrent(disk, directory, scanned));
     let seen = isStale ? await scan(disk, directory) : scanned; // 2
@@ -71,13 +77,13 @@ export async function publish(publication: Publication, scanned?: Scan): Promise
 }
 
 interface Comparison {
-  /** What publish would do. */
+  /** Outcome that publish would have. */
   readonly difference: PublishOutcome;
-  /** Where that is `written`: the entries as readers see them now; undefined where there are none. */
+  /** The entries as readers see them now, where `difference` is `written`; undefined where there are none. */
   readonly published: Entries | undefined;
 }
 
-/** Compares the publication with what is there, and changes nothing. Throws what publish throws. */
+/** Compares the publication with the present files, and changes nothing. Throws what publish throws. */
 export async function compare(publication: Publication, scanned?: Scan): Promise<Comparison> {
   const { directory, what, entries, mode, disk = realDisk } = publication;
   checkNames(publication);
@@ -103,10 +109,10 @@ function checkNames({ directory, what, entries }: Publication): void {
   if (problem !== undefined) throw new RecoveryError('MaterialInvalid', `Cannot publish ${what}: ${problem}`);
 }
 
-/** Whether the generation in use holds these entries and nothing else. */
+/** Whether the generation in use holds exactly these entries. */
 function hasContent(seen: Scan, entries: Entries): boolean {
   const names = Object.keys(entries);
-  // What another user owns can change at any moment: it is replaced, whatever it says now.
+  // Files of another user can change at any moment: they are replaced, whatever they hold now.
   if (seen.generation === undefined || seen.foreignGeneration || seen.files.size !== names.length) return false;
   return names.every((name) => {
     const file = seen.files.get(name);
@@ -116,7 +122,7 @@ function hasContent(seen: Scan, entries: Entries): boolean {
   });
 }
 
-/** Paths below the object's directory whose mode is not what it must be, with the wanted one. */
+/** Paths below the object's directory with a wrong mode, with the wanted one. */
 function drifted(seen: Scan, mode: FileMode): readonly (readonly [string, number])[] {
   const found: [string, number][] = [];
   if (seen.present && seen.directoryMode !== directoryMode) found.push(['', directoryMode]);
@@ -139,10 +145,10 @@ async function repairModes({ disk, directory, mode }: Writing, seen: Scan): Prom
 }
 
 /**
- * From the plain files of an earlier tool to this layout; no path is ever absent. A generation with the bytes that every
- * visible name leads to now, a flip to it, in which no reader sees a difference, then each plain file is replaced by a link
- * to its own bytes. Only then may a new generation come: flipped earlier, a link would show the new certificate beside the
- * old plain key.
+ * Converts plain files of an earlier tool to this layout; no path is ever absent. A generation with the bytes that
+ * every visible name leads to now, a flip to it, in which no reader sees a difference, then each plain file is replaced
+ * by a link to its own bytes. Only then may a new generation follow: flipped earlier, a link would show the new
+ * certificate next to the old plain key.
  */
 async function takeOver(writing: Writing, seen: Scan): Promise<void> {
   const { disk, directory } = writing;
@@ -160,10 +166,10 @@ async function flip(writing: Writing): Promise<void> {
   const name = await nameless(directory, () => writeGeneration(writing)); // 3, 4
   try {
     // 5. the link under a name of its own, 6. the rename: the atomic instant. The target is relative, so that the
-    // directory can be mounted elsewhere.
+    //    directory can be mounted elsewhere.
     await replaceByLink(disk, join(directory, dataLink), name);
   } catch (err) {
-    // A failed rename may have happened all the same (network file systems): what is in use never goes.
+    // A failed rename may have happened all the same (network file systems): a generation in use is never removed.
     const inUse = await disk.readlink(join(directory, dataLink)).catch(() => '');
     if (inUse !== name) await disk.rm(join(directory, name), { recursive: true, force: true }).catch(() => undefined);
     throw err;
@@ -172,7 +178,9 @@ async function flip(writing: Writing): Promise<void> {
   await syncDirectory(disk, directory);
 }
 
-/** The files, each durable, then the directory that names them: `..2026_11_20_08_30_00.xxxxxx`, as AtomicWriter. */
+/**
+ * Writes the files, each durable, then the directory that names them: `..2026_11_20_08_30_00.xxxxxx`, as AtomicWriter.
+ */
 async function writeGeneration({ disk, directory, entries, mode, now }: Writing): Promise<string> {
   const prefix = `..${now().toISOString().slice(0, 19).replaceAll(/[-T:]/g, '_')}.`;
   const path = await disk.mkdtemp(join(directory, prefix));
@@ -181,7 +189,7 @@ async function writeGeneration({ disk, directory, entries, mode, now }: Writing)
     const writes = Object.entries(entries).map(
       ([name, bytes]) => writeNewFile(disk, join(path, name), bytes, { mode }), // 3
     );
-    // All of them end before anything is removed: a write that is still running would fill the directory again.
+    // All writes finish before anything is removed: a write that is still running would fill the directory again.
     for (const result of await Promise.allSettled(writes)) if (result.status === 'rejected') throw result.reason;
     await syncDirectory(disk, path); // 4
   } catch (err) {
@@ -191,7 +199,7 @@ async function writeGeneration({ disk, directory, entries, mode, now }: Writing)
   return basename(path);
 }
 
-/** A link that replaces whatever has that name in one step; the name is never absent. */
+/** A link that replaces any file or link of that name in one step; the name is never absent. */
 async function replaceByLink(disk: Disk, path: string, target: string): Promise<void> {
   const temporary = join(dirname(path), hiddenName('link'));
   await nameless(dirname(path), async () => {
@@ -206,8 +214,8 @@ async function replaceByLink(disk: Disk, path: string, target: string): Promise<
 }
 
 /**
- * Runs `call`, which makes something in `directory` under a name that no other run uses. What could not be made is gone:
- * its failure names the place that it was for, so that the same one again is no news.
+ * Runs `call`, which creates something in `directory` under a name that no other run uses. After a failure its error
+ * names the final path, so that the same failure again is no news.
  */
 async function nameless<T>(directory: string, call: () => Promise<T>): Promise<T> {
   try {
@@ -222,11 +230,11 @@ async function nameless<T>(directory: string, call: () => Promise<T>): Promise<T
   }
 }
 
-/** Steps 8 to 11, for a generation that is in use: the visible names become what they must be, the rest goes. */
+/** Steps 8 to 11, for a generation in use: makes the visible names correct, removes the rest. */
 async function settle({ disk, directory, entries }: Writing, seen: Scan): Promise<boolean> {
   const [wanted, unwanted] = [missing(seen, entries), gone(seen, entries)];
   if (wanted.length === 0 && unwanted.length === 0 && seen.leftovers.length === 0) return false;
-  // 8. a directory, and all temporary names in it, end with the same fsync
+  // 8. the same fsync covers a directory, and all temporary names in it
   for (const name of wanted) await replaceByLink(disk, join(directory, name), `${dataLink}/${name}`);
   for (const name of unwanted) await disk.unlink(join(directory, name)); // 9
   await removeLeftovers(disk, directory, seen.leftovers); // 10
@@ -234,10 +242,10 @@ async function settle({ disk, directory, entries }: Writing, seen: Scan): Promis
   return true;
 }
 
-/** Removes hidden names that nothing led to when they were seen; what `..data` leads to by now stays. */
+/** Removes hidden names that no link led to in the scan; the present target of `..data` stays. */
 async function removeLeftovers(disk: Disk, directory: string, names: readonly string[]): Promise<void> {
   for (const name of names) {
-    // Looked at before each: another writer, against the rules, must not lose what its readers have.
+    // Read before each removal: another writer, against the rules, must not lose the files of its readers.
     const inUse = await unlessAbsent(() => disk.readlink(join(directory, dataLink)));
     if (name !== inUse) await disk.rm(join(directory, name), { recursive: true, force: true });
   }
@@ -247,7 +255,7 @@ async function removeLeftovers(disk: Disk, directory: string, names: readonly st
 export async function prune({ directory, what, disk = realDisk }: ObjectDirectory, scanned?: Scan): Promise<number> {
   return attempt({ code: 'WriteFailed', action: 'prune', what, directory }, async () => {
     const { generation, links, directories, leftovers } = scanned ?? (await scan(disk, directory));
-    // Links without a generation: `..data` was taken away or is a directory, and a leftover may be the last good state.
+    // Links without a generation: `..data` was removed or is a directory, and a leftover may be the last good state.
     // publish clears up once it has written a generation.
     const isOpen = generation === undefined && (links.size > 0 || directories.includes(dataLink));
     if (leftovers.length === 0 || isOpen) return 0;

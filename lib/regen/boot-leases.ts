@@ -1,6 +1,6 @@
-// Stale leader-election Leases on a host whose runs each end soon: released once for each boot, at the API server's first
-// answer. The first run after a boot waits for that answer, because a leader that starts waits fifteen seconds from then on;
-// the others ask once, and none does any more when it is done. A note in the directory of the lock says so.
+// Stale leader-election Leases on a host with short runs: released once for each boot, at the API server's first
+// answer. The first run after a boot waits for that answer, because a leader that starts waits fifteen seconds from
+// then on; later runs try once each, until the release is done. A note in the directory of the lock records it.
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
 import { readNote, writeNote } from '../host/notes.ts';
@@ -12,24 +12,24 @@ import type { Boot } from './judge-lease.ts';
 import { releaseStaleLeases } from './stale-leases.ts';
 
 interface BootRelease extends Running {
-  /** As this host, for one piece of work. */
+  /** Runs one piece of work with a connection as this host. */
   readonly asHost: (work: (connection: KubeConnection) => Promise<void>) => Promise<void>;
   readonly leases: readonly LeaseName[];
-  /** As kube-controller-manager and kube-scheduler see it: Go's os.Hostname(). */
+  /** Go's os.Hostname(), as kube-controller-manager and kube-scheduler see it. */
   readonly hostName: string;
-  /** From the start of the process. */
+  /** Observed since the start of the process. */
   readonly boot: () => Boot;
   readonly notes: { readonly directory: string; readonly boot: string };
-  /** How long the first run after a boot waits for an answer, milliseconds. */
+  /** Time that the first run after a boot waits for an answer, milliseconds. */
   readonly patienceMs?: number;
 }
 
 const askMs = 3000;
 const everyMs = 250;
-/** A healthy control plane answers within ten seconds after its kubelet; one that takes longer waits for other machines. */
+/** A healthy control plane answers within ten seconds after its kubelet; a slower one waits for other machines. */
 const defaultPatienceMs = 60_000;
 
-/** Never rejects: a Lease that stays costs its duration. */
+/** Releases the Leases once for each boot. Never rejects: a Lease that stays costs its duration. */
 export async function releaseAfterBoot(options: BootRelease): Promise<void> {
   const { asHost, leases, hostName, boot, notes, clock, log, signal } = options;
   const [first] = leases;
@@ -49,13 +49,13 @@ export async function releaseAfterBoot(options: BootRelease): Promise<void> {
     });
   } catch (err) {
     if (signal.aborted) return;
-    // Such as a CA whose key is elsewhere: the next run would meet the same.
+    // Such as a CA whose key is elsewhere: the next run would meet the same error.
     log.warn('lease.kept', { reason: 'Failed', err: errorText(err) });
     await note('done');
   }
 }
 
-/** Whether it was away before it answered, with whatever answer; undefined when it has not answered. */
+/** Whether the API server was away before its first answer, of any kind; undefined when it has not answered. */
 async function answered(
   connection: KubeConnection,
   lease: LeaseName,

@@ -1,6 +1,6 @@
 // Carries out a plan: one write for each decision to renew, in the order signer, bundle, target. A step that fails or
-// meets a conflict stops those that depend on it, so no target is ever signed by a signer that no bundle holds; all
-// others go on, independent ones side by side. What happened is returned as values: nothing is thrown, nothing logged.
+// meets a conflict stops the steps that depend on it, so no target is ever signed by a signer that no bundle holds; all
+// other steps go on, independent ones in parallel. Results are returned as values: nothing is thrown, nothing logged.
 import { leastVerifiedBits } from '../pki/verify.ts';
 import { prepareSigning } from '../pki/encode.ts';
 import { RecoveryError, errorText } from '../errors.ts';
@@ -26,11 +26,13 @@ export interface StepResult {
   readonly artefact: ResolvedArtefact;
   readonly decision: Decision;
   readonly outcome: StepOutcome;
-  /** Of what failed. */
+  /** Error of a failed step. */
   readonly err?: RecoveryError;
-  /** Of what was skipped: the step it waited for, or that we were asked to stop. */
+  /** Reason for a skipped step: the step it waited for, or a request to stop. */
   readonly because?: string;
-  /** Of what was made: also of what failed, because a write whose answer is lost may have been carried out. No keys. */
+  /**
+   * Certificates made: also by a failed step, because a write whose answer is lost may have been carried out. No keys.
+   */
   readonly certificates?: Issued['certificates'];
 }
 
@@ -40,19 +42,19 @@ interface Execution {
   readonly gathered: Gathered;
   readonly store: Store;
   readonly keys: KeyPool;
-  /** By artefact, keys of attempts that failed: the next attempt takes them, so what fails for weeks makes one key. */
+  /** Keys of failed attempts by artefact: the next attempt takes them, so failures over weeks make one key. */
   readonly keptKeys?: Map<string, PrivateKey>;
-  /** Without it the algorithm of what is replaced is kept. */
+  /** Absent: the algorithm of the certificate that is replaced is kept. */
   readonly keyAlgorithm?: KeyAlgorithm | undefined;
   readonly now: Date;
   readonly signal: AbortSignal;
-  /** Whose answers are written where the plan says so. */
+  /** Sources whose answers are written where the plan chooses them. */
   readonly sources?: Sources | undefined;
   /** Why files of this host may not be written now. */
   readonly diskRefused?: RecoveryError | undefined;
-  /** Of the files of this host, where it is held. */
+  /** Lock of the files of this host, where held. */
   readonly lock?: Pick<Lock, 'confirm'> | undefined;
-  /** Told of each step as it ends. */
+  /** Called with the result of each step. */
   readonly onStep?: (result: StepResult) => void;
 }
 
@@ -62,7 +64,7 @@ export async function execute(execution: Execution): Promise<readonly StepResult
   const material = new Map<string, Material>(gathered.found);
   const steps = new Map<string, Promise<StepResult>>();
   const signs = plan.decisions.some(({ action }) => action === 'renew');
-  // Decisions are in topological order: what a step waits for has been started before it.
+  // Decisions are in topological order: the steps that a step waits for have been started before it.
   for (const decision of plan.decisions) {
     const artefact = artefacts.get(decision.artefact);
     if (decision.action !== 'renew' || artefact === undefined) continue;
@@ -76,8 +78,8 @@ export async function execute(execution: Execution): Promise<readonly StepResult
       }),
     );
   }
-  // Keys are being made on other threads: meanwhile there is time to load what signs with them. A step that cannot load
-  // it says so.
+  // While other threads make keys, there is time to load the modules that sign with them. A step that cannot load them
+  // reports it.
   if (signs) void prepareSigning().catch(() => undefined);
   return Promise.all(steps.values());
 }
@@ -85,9 +87,9 @@ export async function execute(execution: Execution): Promise<readonly StepResult
 interface Step {
   readonly artefact: ResolvedArtefact;
   readonly decision: Decision;
-  /** Of the steps that this one waits for. */
+  /** Results of the steps that this one waits for. */
   readonly results: readonly StepResult[];
-  /** Shared by all steps: a step adds what it has written. */
+  /** Shared by all steps: a step adds the material that it has written. */
   readonly material: Map<string, Material>;
   readonly execution: Execution;
 }
@@ -119,7 +121,7 @@ async function step({ artefact, decision, results, material, execution }: Step):
     if (isFile(artefact.location)) await execution.lock?.confirm();
     const outcome = await store.write(artefact.location, next, seen, signal);
     if (outcome === 'written') material.set(artefact.name, next);
-    keptKeys?.delete(artefact.name); // in use, or another writer's is
+    keptKeys?.delete(artefact.name); // the key is in use, or another writer's is
     return { ...result, outcome, certificates };
   } catch (err) {
     const known = err instanceof RecoveryError ? err : new RecoveryError('WriteFailed', errorText(err), { cause: err });
@@ -139,7 +141,10 @@ async function keyFor(
   return key;
 }
 
-/** Of the new key: the configured one, else that of what is replaced, else that of what it is made like. */
+/**
+ * Algorithm of a new key: as configured, else as in the replaced certificate, else as in the certificate used as a
+ * model (`like`).
+ */
 function algorithmOf({ name }: IssuedPair, { gathered, keyAlgorithm }: Execution, like?: KeyAlgorithm): KeyAlgorithm {
   const fact = gathered.facts.get(name);
   const present = fact !== undefined && 'certificates' in fact ? fact.certificates?.[0]?.key : undefined;
@@ -148,14 +153,14 @@ function algorithmOf({ name }: IssuedPair, { gathered, keyAlgorithm }: Execution
   return keyAlgorithm ?? replaced ?? like ?? defaultKeyAlgorithm;
 }
 
-// What this process itself has left half done: a step was written, one that depends on it was not. The contradiction that
-// stands then between the two is our own work and need not settle before it is repaired. It is known by what the artefacts
-// hold: each either what we found there and judged, or what we made of it. What holds anything else is another writer's,
-// perhaps between two of its writes and read by us half old and half new, and gets its time.
+// Own work left half done by this process: a step was written, a step that depends on it was not. The contradiction
+// between the two is our own and need not settle before it is repaired. It is recognised by the content of the
+// artefacts: each either as we found and judged it, or as we made it. Any other content is another writer's, perhaps
+// read between two of its writes, half old and half new, and gets its time to settle.
 
 /**
- * By artefact: the certificates that are known there, as one text for each state. Two at most, however long a write
- * fails: what was found at the last look, and what was made last.
+ * Known certificates by artefact, as one text for each state. Two at most, however long a write fails: those found by
+ * the last pass, and those made last.
  */
 export type OwnWork = ReadonlyMap<string, { readonly found: string; readonly made: string }>;
 
@@ -164,30 +169,33 @@ export const noOwnWork: OwnWork = new Map();
 const textOf = (certificates: readonly Pick<CertificateFacts, 'fingerprint'>[]): string =>
   certificates.map(({ fingerprint }) => fingerprint).join(' ');
 
-/** What is known of what holds nothing we could know again, such as a copy without certificates: nothing. */
+/** Empty for content that could not be recognised again, such as a copy without certificates. */
 function stateOf(fact: ArtefactFacts | undefined): string {
   return fact?.state === 'present' ? textOf(fact.certificates) : '';
 }
 
-/** After a look that planned with `facts` and carried these steps out. */
+/** Own work after a pass that planned with `facts` and carried these steps out. */
 export function ownWork(before: OwnWork, steps: readonly StepResult[], facts: Facts): OwnWork {
   if (steps.every(({ outcome }) => outcome === 'written')) return onlyUnread(before, facts);
   const work = new Map(before);
   for (const { artefact, certificates = [] } of steps) {
     const made = textOf(certificates.map(({ facts: each }) => each));
     const found = stateOf(facts.get(artefact.name));
-    // A step that was not tried made nothing: a write before it may have been carried out all the same.
+    // A step that was not tried made nothing: an earlier write may have been carried out all the same.
     work.set(artefact.name, { found, made: made === '' ? (before.get(artefact.name)?.made ?? '') : made });
   }
   return work;
 }
 
-/** Nothing is half done in what could be read; the rest is remembered until it can be read again. */
+/**
+ * Nothing is half done in artefacts that could be read; unreadable artefacts are remembered until they can be read
+ * again.
+ */
 function onlyUnread(before: OwnWork, facts: Facts): OwnWork {
   return new Map([...before].filter(([name]) => (facts.get(name)?.state ?? 'unavailable') === 'unavailable'));
 }
 
-/** The facts without the age of what is as we left it: what has no age settles nothing. */
+/** The facts without the age of artefacts in a state that we know: without an age there is no time to settle. */
 export function withoutWaiting(facts: Facts, work: OwnWork): Facts {
   if (work.size === 0) return facts;
   return new Map(

@@ -1,5 +1,5 @@
-// Reports what regen decides and does: log lines, metrics, Events, and the report at the end. A decision is logged when
-// it changes, not at every look; nothing here decides anything, and no field ever holds material.
+// Reports decisions and actions of regen: log lines, metrics, Events, and the report at the end. A decision is logged
+// when it changes, not at every pass; nothing here decides anything, and no field ever holds material.
 import { faultText } from '../errors.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { EventReason, EventRecorder, RecordedEvent } from '../kube/events.ts';
@@ -15,27 +15,27 @@ import type { StepOutcome, StepResult } from './execute.ts';
 import { isFile, pathOf } from '../inventory/places.ts';
 import { DailySummary, type Summary, summaryOf } from '../summary.ts';
 
-/** With the last decision about it. */
+/** An artefact with the last decision about it. */
 export interface ArtefactReport extends Pick<
   Decision,
   'artefact' | 'action' | 'reason' | 'message' | 'byHand' | 'asks'
 > {
-  /** Of the last attempt to renew it; undefined when there was none. */
+  /** Outcome of the last attempt to renew it; undefined when there was none. */
   readonly outcome?: StepOutcome | undefined;
   readonly err?: string | undefined;
-  /** How often it was written. */
+  /** Number of writes. */
   readonly writes: number;
 }
 
 export interface RegenReport {
-  /** Every artefact is healthy, or blocked for a reason that is given; nothing is left to try. */
+  /** Every artefact is healthy, or blocked for a stated reason; nothing is left to try. */
   readonly converged: boolean;
-  /** Why a single run gave up; undefined when it converged or was asked to stop. */
+  /** Why a single run gave up; undefined when it converged or was stopped. */
   readonly gaveUp?: string | undefined;
-  /** In the order of the inventory. */
+  /** In inventory order. */
   readonly artefacts: readonly ArtefactReport[];
   readonly writes: number;
-  /** When the summary was last logged. */
+  /** Time of the last summary. */
   readonly summaryLoggedAt?: Date | undefined;
 }
 
@@ -44,18 +44,21 @@ export interface JournalOptions extends Pick<Running, 'clock' | 'log'> {
   readonly dryRun: boolean;
   readonly metrics?: Metrics;
   readonly events?: Pick<EventRecorder, 'record'> | undefined;
-  /** When an earlier run has last logged the summary: a timer that runs each minute logs it once a day. */
+  /** Time of the last summary of an earlier run: a timer that runs each minute logs it once a day. */
   readonly summaryLoggedAt?: Date | undefined;
-  /** A person has started this run: what is due and left as it is, is said at once. Default: once a day, with the summary. */
+  /**
+   * The administrator has started this run: an artefact that is due and not renewed is reported immediately. Default:
+   * once a day, with the summary.
+   */
   readonly isByHand?: boolean | undefined;
 }
 
 interface Entry {
   readonly artefact: ResolvedArtefact;
   decision?: Decision;
-  /** Of its certificate, where it has one of its own. */
+  /** notAfter of its own certificate, where it has one. */
   notAfter?: Date;
-  /** The decision that was logged last; none after it was carried out: what is decided then is news. */
+  /** The decision that was logged last; undefined after it was carried out: the next decision is news. */
   logged?: Decision | undefined;
   outcome?: StepOutcome;
   err?: string | undefined;
@@ -75,7 +78,7 @@ export class Journal {
   readonly #failures: Repeats;
   readonly #summary: DailySummary;
   #recovery: { readonly since: Date; readonly writes: number } | undefined;
-  /** Whether a plan was seen since the API's first answer. */
+  /** Whether a plan was made since the API's first answer. */
   #hasLooked = false;
 
   constructor(options: JournalOptions) {
@@ -91,7 +94,7 @@ export class Journal {
     return [...this.#entries.values()].reduce((sum, { writes }) => sum + writes, 0);
   }
 
-  /** Decisions about what was looked at. */
+  /** Reports decisions about the artefacts of this pass. */
   decided({ decisions }: Plan, lookedAt: (artefact: ResolvedArtefact) => boolean): void {
     const { log, dryRun, clock, isByHand = false } = this.#options;
     for (const decision of decisions) {
@@ -115,10 +118,10 @@ export class Journal {
       } else if (decision.asks === true) {
         log.debug('rotation.blocked', fields); // decided again, once its source has answered
       } else if (reason !== 'Unavailable' || this.firstAnswerAt !== undefined) {
-        log.warn('rotation.blocked', fields); // before the API has answered, api.waiting says it for all
+        log.warn('rotation.blocked', fields); // before the API has answered, api.waiting reports it for all
       }
     }
-    // What the first look after the API's first answer finds has lasted since then.
+    // Problems found by the first pass after the API's first answer have lasted since that answer.
     const isFirst = this.firstAnswerAt !== undefined && !this.#hasLooked;
     this.#hasLooked = this.firstAnswerAt !== undefined;
     if (this.#recovery !== undefined || dryRun || !decisions.some(({ action }) => action === 'renew')) return;
@@ -133,7 +136,7 @@ export class Journal {
     events.record({ type, reason, regarding, note: `${locationText(location)}: ${note}` });
   }
 
-  /** One step has ended. */
+  /** Reports the result of one step. */
   stepped({ artefact, decision, outcome, err, certificates, because }: StepResult): void {
     const { log } = this.#options;
     const entry = this.#entries.get(artefact.name) ?? { artefact, writes: 0 };
@@ -168,10 +171,10 @@ export class Journal {
     }
   }
 
-  /** Reading or judging it met a fault of this program: logged with its place in the code. */
+  /** Reports a fault of this program while it read or judged an artefact, with its place in the code. */
   faulted(name: string, err: unknown): void {
     const artefact = this.#entries.get(name)?.artefact;
-    if (artefact === undefined) return; // not of this run
+    if (artefact === undefined) return; // not part of this run
     this.#metrics.failed(mode, 'unexpected');
     this.#failed(artefact, { ...fieldsOf(artefact), code: 'unexpected', err: faultText(err) });
   }
@@ -183,7 +186,7 @@ export class Journal {
     this.#record(artefact, { type: 'Warning', reason: 'CertificateUpdateFailed', note: fields.err });
   }
 
-  /** Nothing is left to do at present. */
+  /** Called when nothing is left to do at present. */
   settled(): void {
     const { clock, log } = this.#options;
     const { loggedAt } = this.#summary;
@@ -196,9 +199,12 @@ export class Journal {
     log.info('recovery.finished', { count, duration: clock.now().getTime() - since.getTime() });
   }
 
-  /** With the summary, so once a day: what ends, and waits for a person. What a CA has signed is not told beside it. */
+  /**
+   * Logged with the summary, so once a day: certificates that expire and wait for the administrator. Certificates
+   * signed by such a CA are not listed next to it.
+   */
   #warnOfDue(): void {
-    if (this.#options.isByHand === true) return; // said already
+    if (this.#options.isByHand === true) return; // logged already
     for (const entry of this.#entries.values()) {
       const { artefact, decision } = entry;
       const isCa = decision?.reason === 'SignerEnding' && artefact.kind === 'signer';
@@ -216,7 +222,7 @@ export class Journal {
     });
   }
 
-  /** Undefined where nothing was looked at. */
+  /** Undefined where no artefact was checked. */
   #standing(): Summary | undefined {
     const seen = [...this.#entries].flatMap(([name, { decision, notAfter }]) =>
       decision === undefined ? [] : [{ name, isGood: decision.action === 'keep', notAfter }],
@@ -252,7 +258,7 @@ function isPair({ kind }: ResolvedArtefact): boolean {
   return kind === 'signer' || kind === 'target';
 }
 
-/** The log event of a renewal that is not told by the kind of its artefact alone. */
+/** Log event of a renewal by origin, where the kind of its artefact does not determine it. */
 const originEvents: Partial<Readonly<Record<Origin, LogEvent>>> = {
   fetch: 'pair.brought',
   putBack: 'signer.restored',
@@ -260,13 +266,15 @@ const originEvents: Partial<Readonly<Record<Origin, LogEvent>>> = {
   follow: 'signer.restored',
   ownKey: 'signer.renewed',
 };
-/** Of these the message says where the content comes from. */
+/** Origins whose message names where the content comes from. */
 const toldOrigins: ReadonlySet<Origin | undefined> = new Set(['fetch', 'follow', 'ownKey'] as const);
 
 const eventOf = ({ kind }: ResolvedArtefact, { origin = 'sign' }: Decision): LogEvent =>
   originEvents[origin] ?? renewals[kind][0];
 
-/** How a renewal is told: the log event, and the reason of its Event as library-go names it, which has none for a copy. */
+/**
+ * Report of a renewal: the log event, and the reason of its Event as library-go names it, which has none for a copy.
+ */
 const renewals: Readonly<Record<ResolvedArtefact['kind'], readonly [LogEvent, EventReason?]>> = {
   signer: ['signer.regenerated', 'SignerUpdateRequired'],
   caBundle: ['caBundle.updated', 'CABundleUpdateRequired'],

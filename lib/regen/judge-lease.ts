@@ -1,22 +1,22 @@
-// Whether a leader-election lease is stale: left behind by a process that this machine's switch-off has ended. Pure.
-// kube-controller-manager and kube-scheduler wait the whole lease duration for a holder that cannot come back
+// Whether a leader-election lease is stale: left behind by a process that the shutdown of this machine has terminated.
+// Pure. kube-controller-manager and kube-scheduler wait the whole lease duration for a holder that cannot come back
 // (client-go, tools/leaderelection). Releasing it early is safe only when the holder is provably dead, so everything
 // that is not proven keeps the lease.
 import { holderHost, type Lease } from '../kube/leases.ts';
 
 export interface Boot {
-  /** Undefined where it cannot be known: then no lease is released. */
+  /** Undefined where unknown: then no lease is released. */
   readonly bootedAt: Date | undefined;
   readonly clockStepped: boolean;
 }
 
-/** Why a lease is kept. */
+/** Reason for which a lease is kept. */
 export type LeaseReason =
   'NoHolder' | 'OtherHolder' | 'NeverRenewed' | 'RenewedSinceBoot' | 'RenewedInFuture' | 'BootUnknown' | 'ClockStepped';
 
 interface JudgeLease extends Boot {
   readonly lease: Lease;
-  /** As the components see it: Go's os.Hostname(), compared byte for byte. */
+  /** Go's os.Hostname(), as the components see it, compared byte for byte. */
   readonly hostName: string;
   readonly now: Date;
 }

@@ -1,6 +1,6 @@
-// What a look has read while the API server was too slow for the rest of it: the next look asks for that rest alone, else a
-// bad line would never be done. It is used for a minute at most, and a write of what has changed meanwhile is refused by
-// its version, as ever.
+// Objects that a pass has read while the API server was too slow for the remaining objects: the next pass reads only
+// these, else a slow connection would never finish. A kept read is used for a minute at most, and a write of an object
+// that has changed since is refused by its version, as ever.
 import { type Clock, isRecent } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
@@ -16,7 +16,7 @@ interface Kept {
 }
 
 export class KeptReads {
-  /** The same store, where what is kept needs no request. */
+  /** The store, with kept reads answered without a request. */
   readonly store: Store;
   #kept: ReadonlyMap<Location, Kept> = new Map();
 
@@ -35,7 +35,7 @@ export class KeptReads {
     };
   }
 
-  /** After a look has read: keeps what it has, where the rest was too slow, for the next one. */
+  /** Called after a pass has read: keeps its objects for the next pass where some reads were too slow. */
   keep({ artefacts }: Resolved, { found, failures, readAt }: Pick<Gathered, 'found' | 'failures' | 'readAt'>): void {
     const before = this.#kept;
     this.#kept = new Map();

@@ -1,21 +1,21 @@
-// What this process knows of its machine's clock, from look to look: what the machine says of it, whether it was set
-// while we ran, which certificates we have dated by it while nothing confirmed it, and, when something is to be signed and nothing says
-// that the clock is right, what the clocks of other machines show.
+// Knowledge of this process about its machine's clock, from pass to pass: the machine's own facts, whether it was set
+// while we ran, which certificates we have dated by it while nothing confirmed it, and, when something is to be signed
+// and nothing confirms the clock, the clocks of other machines.
 import type { Running } from '../log.ts';
 import { type ClockFacts, isConfirmed, type OtherClock } from '../plan/clock-rules.ts';
 import type { StepResult } from './execute.ts';
 
-/** What the machine itself says. */
+/** Facts from the machine itself. */
 type MachineClock = Omit<ClockFacts, 'settlesAt' | 'made' | 'others'>;
 
-/** What can be asked about the time. */
+/** Sources of the time. */
 export interface ClockSources extends Running {
   /**
-   * What is known about the machine's clock; jumps are noticed here. `thorough`: somebody must be signed for and may not,
-   * because nothing says that the clock is synchronised, so asking is worth its time.
+   * Facts about the machine's clock; jumps are noticed here. `thorough`: a certificate must be signed and may not be,
+   * because nothing confirms that the clock is synchronised, so a slower query is worth its time.
    */
   readonly clockFacts: (thorough: boolean) => MachineClock | Promise<MachineClock>;
-  /** The clocks of other machines, asked when something is to be signed and nothing says that ours is right. Never rejects. */
+  /** Reads the clocks of other machines, when something is to be signed and nothing confirms ours. Never rejects. */
   readonly otherClocks?: ((signal: AbortSignal) => Promise<readonly OtherClock[]>) | undefined;
 }
 
@@ -35,9 +35,9 @@ export function knownClock({ clock, clockFacts, otherClocks, log, signal }: Cloc
   };
 
   return {
-    /** At the begin of each look. Costs no process and no request. */
+    /** Called at the start of each pass. Costs no process and no request. */
     observe: () => factsOf(false),
-    /** All other sources are asked, other machines only where the API answers. May take some seconds. */
+    /** Queries all other sources, other machines only where the API answers. May take some seconds. */
     async ask({ apiAnswers }: { readonly apiAnswers: boolean }): Promise<ClockFacts> {
       const facts = await factsOf(true);
       if (facts.synchronised || !apiAnswers || otherClocks === undefined) return facts;
@@ -45,9 +45,9 @@ export function knownClock({ clock, clockFacts, otherClocks, log, signal }: Cloc
       latest = { ...(await factsOf(false)), others };
       return latest;
     },
-    /** After a look has carried out these steps. */
+    /** Called after a pass has carried out these steps. */
     dated(steps: readonly StepResult[]): void {
-      // What a clock has dated that is known to be right tells the time, whatever this clock shows later.
+      // A certificate dated by a clock known to be right confirms the time, whatever this clock shows later.
       if (latest !== undefined && isConfirmed(latest, clock.now())) return;
       for (const { artefact, certificates } of steps) {
         const [first] = certificates ?? [];
@@ -59,27 +59,27 @@ export function knownClock({ clock, clockFacts, otherClocks, log, signal }: Cloc
   };
 }
 
-// The wall clock was set while this process ran: it moved by another amount than the time since the machine was switched on,
-// which counts suspend (/proc/uptime). Months off or asleep are no jump. A jump delays signing until the clock has kept still
-// for ten seconds, and for a minute at most, however often it is set.
+// The wall clock was set while this process ran: it moved by another amount than the uptime, which counts suspend
+// (/proc/uptime). Months off or asleep are no jump. A jump delays signing until the clock has kept still for ten
+// seconds, and for a minute at most, however often it is set.
 
 export interface ClockWatch {
   readonly wallMs: number;
   readonly uptimeMs: number;
-  /** The jumps that are not yet lived down, by uptime. */
+  /** Jumps that still delay signing, by uptime. */
   readonly jumps?: { readonly firstMs: number; readonly lastMs: number };
 }
 
 interface ClockObservation {
-  /** For the next call; undefined where uptime is unknown: then nothing can be told. */
+  /** State for the next call; undefined where uptime is unknown: then no jump can be detected. */
   readonly watch: ClockWatch | undefined;
   /** How far the clock has just been set forward, or back when negative. */
   readonly jumpedMs?: number | undefined;
-  /** Until then nothing is signed. */
+  /** Nothing is signed until then. */
   readonly settlesAt?: Date;
 }
 
-/** Smaller steps are what time synchronisation does after some months off, and harm no certificate. */
+/** Time synchronisation makes smaller steps after some months off, and they harm no certificate. */
 const smallestJumpMs = 60_000;
 const stillMs = 10_000;
 const longestMs = 60_000;

@@ -1,6 +1,6 @@
-// Of an object, what the inventory knows: others may keep a megabyte beside it, in each object, and all that a look has
-// read is held until it has written. What is known and larger than anything of its kind is not taken apart: that entry is
-// at fault, by name, and the others are not concerned.
+// Entries of an object that the inventory knows: other users may keep a megabyte in further entries of each object, and
+// all that a pass has read is held until it has written. A known entry larger than any of its kind is not parsed: it is
+// reported by name, and the other entries are not concerned.
 import { bounds } from '../bounds.ts';
 import { RecoveryError } from '../errors.ts';
 import { artefactContent, caBundleKey, certificateKey, keysOf, privateKeyKey } from '../inventory/content.ts';
@@ -11,7 +11,7 @@ import { type Found, locationText, type Store } from '../store/store.ts';
 const smallBytes = bounds.otherEntry.most.bytes;
 const mostBytes = bounds.entry.most.bytes;
 
-/** The same store, whose reads hold what the inventory knows. */
+/** The store, with reads reduced to entries that the inventory knows. */
 export function withKnownEntries(store: Store, { artefacts }: Resolved): Store {
   const standard = [certificateKey, privateKeyKey, caBundleKey];
   const known = new Map<Location, ReadonlySet<string>>(
@@ -28,7 +28,7 @@ export function withKnownEntries(store: Store, { artefacts }: Resolved): Store {
   };
 }
 
-/** Throws ReadFailed. */
+/** Reduces an object to known and small entries. Throws ReadFailed. */
 function knownOf(location: Location, found: Found, known: ReadonlySet<string>): Found {
   const kept = Object.entries(found.entries).filter(([key, { length }]) => known.has(key) || length <= smallBytes);
   const huge = kept.find(([, { length }]) => length > mostBytes);

@@ -1,5 +1,5 @@
-// One look: read, plan, carry out. Remembers between looks what only time can tell: since when a version has been
-// there, what of our own work is unfinished, and whether the clock was set.
+// One pass: read, plan, carry out. Remembers between passes since when a version has been there, which of our own work
+// is unfinished, and whether the clock was set.
 import type { Lock } from '../host/lock.ts';
 import { notLater } from '../clock.ts';
 import { isCode, type RecoveryError } from '../errors.ts';
@@ -25,53 +25,56 @@ import { type ClockSources, knownClock } from './known-clock.ts';
 import type { PassOutcome } from './waits.ts';
 import { isFile } from '../inventory/places.ts';
 
-/** What a look needs. */
+/** Collaborators of a pass. */
 export interface LookOptions extends ClockSources {
   readonly resolved: Resolved;
   readonly store: Store;
-  /** Names that only the API tells, read at each look; needed where the inventory asks for them. */
+  /** Names known to the API only, read at each pass; needed where the inventory refers to them. */
   readonly namesInApi?: ((signal: AbortSignal) => Promise<NamesInApi>) | undefined;
   readonly policy: RenewalPolicy;
-  /** Where somebody else puts what cannot be made here, and what they have answered. They are asked between two runs. */
+  /**
+   * Places that provide artefacts which cannot be made here, with their answers. They are fetched from between two
+   * runs.
+   */
   readonly sources?: Sources | undefined;
   readonly keyPool: KeyPool;
   readonly keyAlgorithm?: KeyAlgorithm | undefined;
   readonly once: boolean;
-  /** Says what would be done: makes no key and no write. */
+  /** Reports the plan: makes no key and no write. */
   readonly dryRun: boolean;
   /**
-   * The right to write files of this host: of a single run for as long as it lasts, otherwise for each look that writes,
-   * so that a process that lasts shuts nobody out.
+   * Takes the lock for files of this host: a single run for its whole duration, a daemon for each pass that writes, so
+   * that it shuts out no other writer.
    */
   readonly lockDisk?: () => Promise<Lock>;
-  /** The one that is held for the whole run. */
+  /** Lock that is held for the whole run. */
   readonly lock?: Lock | undefined;
-  /** Taken before files that are still valid are renewed; answers why that has to wait. See RenewalLease. */
+  /** Taken before files that are still valid are renewed; returns why that has to wait. See RenewalLease. */
   readonly renewalLease?: { readonly take: () => Promise<string | undefined> } | undefined;
-  /** Asked before each look that writes files. Throws AlreadyRunning beside a writer that takes no lock. */
+  /** Called before each pass that writes files. Throws AlreadyRunning next to a writer that takes no lock. */
   readonly refuseBesideOthers?: () => void;
 }
 
 export interface Looked {
   readonly outcome: PassOutcome;
-  /** By name what could not be read. */
+  /** Errors of failed reads, by artefact. */
   readonly unavailable: Gathered['failures'];
   readonly external: ExternalContents;
 }
 
 type Only = (location: Location) => boolean;
 
-/** Looks at the artefacts whose location `only` accepts. */
+/** One pass over the artefacts whose location `only` accepts. */
 export type Look = (only: Only) => Promise<Looked>;
 
-/** What is there, and what is to be done about it. */
+/** Observed state, and the plan for it. */
 interface Seen {
   readonly resolved: Resolved;
   readonly gathered: Gathered;
-  /** Objects that tell names, and could not be read. */
+  /** Number of objects that provide names, and could not be read. */
   readonly unread: number;
   readonly plan: Plan;
-  /** The same, made by another policy. */
+  /** The plan under another policy. */
   readonly replan: (policy: RenewalPolicy) => Plan;
   readonly now: Date;
 }
@@ -80,7 +83,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
   const { policy, clock, signal, journal, dryRun, keyPool, keyAlgorithm } = options;
   const reads = new KeptReads(withKnownEntries(options.store, options.resolved), clock);
   const { store } = reads;
-  // Empty and not undefined: what contradicts itself at the first look may be another writer's work, too.
+  // Empty and not undefined: a contradiction found by the first pass may be another writer's work, too.
   let previous: Facts = new Map();
   let unfinished = noOwnWork;
   let foundExpiredAt: Date | undefined;
@@ -119,11 +122,11 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     if (asked !== undefined || trust.synchronised || !matters(planned, canHear))
       return { ...sight, plan: planned, replan: (kept) => planBy(trust, kept), now };
     const heard = await known.ask({ apiAnswers: apiAnswers || (isFilesAlone && isOnlyDue(planned)) });
-    // Others have had time to write meanwhile: what was read is as old as that.
+    // Other writers have had time to write since the read: it is too old.
     const isOld = Math.abs(clock.now().getTime() - now.getTime()) > oldMs;
     return isOld ? see(only, heard) : { ...sight, plan: planBy(heard), replan: (kept) => planBy(heard, kept), now };
   };
-  /** What is still valid is renewed by the holder of the Lease alone, which is asked for once in a look. */
+  /** Valid certificates are renewed by the holder of the Lease alone; the Lease is requested once in a pass. */
   const withLease = () => {
     let answer: Promise<string | undefined> | undefined;
     return async (seen: Seen): Promise<Seen> => {
@@ -139,7 +142,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     let seen = await leased(await see(only));
     const guard: Guard = signal.aborted ? {} : await guardDisk(seen.plan, options);
     try {
-      // What the holder before us has written counts.
+      // Read again under the lock: the previous holder may have written.
       if (guard.lock !== undefined) seen = await leased(await see(only));
       const { resolved, gathered, unread, plan, now } = seen;
       const external = externalContents(resolved, gathered.found, only);
@@ -177,16 +180,21 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
 
 const oldMs = 200;
 
-/** Whether more should be known of the clock: it seems wrong, or somebody could say that it is before we sign by it. */
+/**
+ * Whether more should be known of the clock: it seems wrong, or another machine could confirm it before we sign by it.
+ */
 const matters = ({ decisions }: Plan, canHear: boolean): boolean =>
   decisions.some(({ action, reason }) => isInDoubt.has(reason) || (canHear && action === 'renew'));
 const isInDoubt: ReadonlySet<Reason> = new Set<Reason>(['ClockImplausible', 'ClockUnconfirmed']);
 
-/** Files alone have no API server that has answered. One is asked for the time all the same, once nothing has to be repaired first. */
+/**
+ * A run for files alone has read no API server. One is read for the time all the same, once no repair is left to do
+ * first.
+ */
 const isOnlyDue = ({ decisions }: Plan): boolean =>
   decisions.some(({ reason }) => reason === 'ClockUnconfirmed') && decisions.every(({ action }) => action !== 'renew');
 
-/** Files of this host that are still valid. */
+/** Whether the plan renews files of this host that are still valid. */
 function renewsAhead({ resolved, plan }: Seen): boolean {
   const ahead = new Set(
     plan.decisions.flatMap(({ action, reason, artefact }) =>
@@ -202,13 +210,16 @@ function hasAnswered({ resolved, gathered }: Pick<Seen, 'resolved' | 'gathered'>
   );
 }
 
-/** So long after something was found expired nobody else counts as being at work. */
+/** Time for which no other controller counts as active after an object was found expired. */
 const unattendedMs = 60_000;
 
 const isUnattended = (foundExpiredAt: Date | undefined, now: Date): boolean =>
   foundExpiredAt !== undefined && now.getTime() - foundExpiredAt.getTime() < unattendedMs;
 
-/** In the API, where somebody else would have renewed it before: after its end he has had his grace, too. */
+/**
+ * Whether an object in the API was found expired: its own controller would have renewed it before notAfter, so its
+ * grace is over, too.
+ */
 function hasFoundExpired({ resolved, plan }: Seen): boolean {
   const ended = new Set(
     plan.decisions.flatMap(({ action, reason, artefact }) =>
@@ -218,7 +229,7 @@ function hasFoundExpired({ resolved, plan }: Seen): boolean {
   return resolved.artefacts.some(({ name, location }) => ended.has(name) && !isFile(location));
 }
 
-/** Of a dry run: a real one would have carried out the rest by now, and would wait for a later date. */
+/** Decisions of a dry run that count for the recheck: a real run would have carried out all renewals by now. */
 const isLeft = ({ action }: Decision): boolean => action !== 'renew';
 
 interface Done extends Pick<Seen, 'gathered' | 'unread' | 'now'>, Pick<Plan, 'decisions'> {
@@ -240,7 +251,7 @@ function outcomeOf({ steps, decisions, gathered, unread, now }: Done): PassOutco
   };
 }
 
-/** Requests of a look whose writes are all refused: it reads the objects, and tries the writes. */
+/** Requests of a pass whose writes are all refused: it reads the objects, and tries the writes. */
 function refusedCost(steps: readonly StepResult[], { facts }: Gathered): number {
   const failed = steps.filter(({ outcome }) => outcome === 'failed');
   return failed.length > 0 && failed.every(({ err }) => isCode(err, 'KubeRejected')) ? facts.size + failed.length : 0;
@@ -248,11 +259,13 @@ function refusedCost(steps: readonly StepResult[], { facts }: Gathered): number 
 
 interface Guard {
   readonly lock?: Lock | undefined;
-  /** Why no file may be written in this look. */
+  /** Why no file may be written in this pass. */
   readonly refused?: RecoveryError | undefined;
 }
 
-/** Before files are written: the lock, where it is not held for the whole run, and a look for those who take none. */
+/**
+ * Guards file writes: takes the lock, where it is not held for the whole run, and checks for writers that take none.
+ */
 async function guardDisk({ decisions }: Plan, options: LookOptions): Promise<Guard> {
   const { resolved, once, dryRun, lockDisk, refuseBesideOthers } = options;
   const renewed = new Set(decisions.flatMap(({ action, artefact }) => (action === 'renew' ? [artefact] : [])));

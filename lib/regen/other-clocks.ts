@@ -1,10 +1,10 @@
-// The clocks of other machines, as their leaders write them: who holds a leader Lease puts the time of its machine into it
-// every few seconds. Only a Lease that is seen to be renewed says anything, because the last renewal of a dead holder may by
-// chance lie close to a wrong clock; and only one of another machine, because ours would repeat our own clock. Nothing but
-// the Leases that regen may read anyway is asked for: a dead cluster has no leader, and then nobody knows the time.
-//
-// The Date of the API server's answers is no such witness: it is our own machine's, or, behind a balancer, nobody knows
-// whose.
+// The clocks of other machines, as their leaders write them: the holder of a leader Lease writes the time of its
+// machine into it every few seconds. Only an observed renewal counts, because the last renewal of a dead holder may by
+// chance lie close to a wrong clock; and only of another machine, because ours would repeat our own clock. No other
+// objects are read than the Leases that regen may read anyway: a dead cluster has no leader, and then no machine knows
+// the time.
+// The Date of the API server's answers is no such witness: it shows our own machine's clock, or, behind a balancer, an
+// unknown machine's.
 import type { OtherClock } from '../plan/clock-rules.ts';
 import type { Clock } from '../clock.ts';
 import type { KubeConnection } from '../kube/kube.ts';
@@ -13,38 +13,38 @@ import { holderHost, type LeaseName, readLease } from '../kube/leases.ts';
 interface OtherClocksOptions {
   readonly connection: Pick<KubeConnection, 'request'>;
   readonly leases: readonly LeaseName[];
-  /** As the holders see it: Go's os.Hostname(). */
+  /** Go's os.Hostname(), as the holders see it. */
   readonly hostName: string;
   readonly clock: Clock;
 }
 
-/** One look at a Lease that another machine holds. */
+/** One read of a Lease that another machine holds. */
 export interface LeaseReading {
   readonly holder: string;
   readonly renewed: Date;
-  /** By our clock, before it was asked for. */
+  /** Our clock before the request. */
   readonly from: Date;
-  /** And when the answer was there. */
+  /** Our clock after the answer. */
   readonly until: Date;
-  /** Seconds, with `until`; undefined where unknown. */
+  /** Uptime in seconds at `until`; undefined where unknown. */
   readonly uptime: number | undefined;
 }
 
 interface Memory {
   readonly reading: LeaseReading;
-  /** From the last two readings between which it was renewed. */
+  /** Result of the last two readings between which it was renewed. */
   readonly heard?: { readonly aheadMs: number; readonly by: LeaseReading };
 }
 
 /** A leader renews every two seconds (client-go, tools/leaderelection, RetryPeriod of the components' defaults). */
 const renewalMs = 3000;
-/** Between two readings that are further apart a wrong clock could hide. */
+/** Readings that are further apart could hide a wrong clock. */
 const mostApartMs = 2 * 60_000;
 const smallestJumpMs = 60_000;
 
 /**
- * Asks again whenever it is called, and remembers what it has read; where it has not read of a holder lately, it waits for
- * one renewal. Never rejects: who cannot be asked says nothing.
+ * Reads the Leases at each call, and remembers the readings; where there is no recent reading of a holder, it waits for
+ * one renewal. Never rejects: a Lease that cannot be read yields nothing.
  */
 export function createOtherClocks(
   options: OtherClocksOptions,
@@ -83,14 +83,14 @@ function remembered(before: Memory | undefined, reading: LeaseReading): Memory {
   const aheadMs = aheadOf(before.reading, reading);
   if (aheadMs !== undefined) return { reading, heard: { aheadMs, by: reading } };
   const { heard } = before;
-  // Not renewed since: what was heard stays true for a while, unless our clock has been set or another one leads.
+  // Not renewed since: the last result holds for a while, unless our clock has been set or another holder leads.
   const isFresh = heard !== undefined && heard.by.holder === reading.holder && areClose(heard.by, reading);
   return isFresh ? { reading, heard } : { reading };
 }
 
 /**
- * By how much our clock is at least ahead of the holder's, milliseconds, negative when it is behind; undefined when the
- * Lease was not renewed between the two, or when our clock was set between them. Pure.
+ * Lower bound of how far our clock is ahead of the holder's, milliseconds, negative when it is behind; undefined when
+ * the Lease was not renewed between the two readings, or when our clock was set between them. Pure.
  */
 export function aheadOf(first: LeaseReading, second: LeaseReading): number | undefined {
   if (first.holder !== second.holder || first.renewed.getTime() === second.renewed.getTime()) return undefined;
@@ -101,7 +101,7 @@ export function aheadOf(first: LeaseReading, second: LeaseReading): number | und
   return renewed > until ? until - renewed : 0;
 }
 
-/** Whether little time has passed between them, and our clock has told it as the uptime has. */
+/** Whether the readings are close in time, by our clock and by the uptime alike. */
 function areClose(first: LeaseReading, second: LeaseReading): boolean {
   const passedMs = second.until.getTime() - first.from.getTime();
   if (passedMs < 0 || passedMs > mostApartMs) return false;

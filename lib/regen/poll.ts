@@ -1,5 +1,5 @@
-// Polls: reads of one object or few, which can come often, where a look at everything could not. At the API server, until
-// it answers; between two looks, while others are expected to write, at external inputs.
+// Polls: reads of one object or few, which can be frequent, where a pass over everything could not. At the API server,
+// until it answers; between two passes, while other controllers are expected to write, at external inputs.
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { Repeats, type Running } from '../log.ts';
@@ -11,22 +11,22 @@ interface ApiPoll extends Running {
   readonly artefacts: readonly ResolvedArtefact[];
   readonly store: Store;
   readonly journal: Journal;
-  /** Called once, at the first answer there ever is. Must not throw. */
+  /** Called once per process, at the first answer. Must not throw. */
   readonly onFirstAnswer?: (seen: { readonly wasAway: boolean }) => void;
-  /** Called with what each failed try met. Must not throw. */
+  /** Called with the error of each failed try. Must not throw. */
   readonly onFailure?: (failure: RecoveryError) => void;
-  /** When it was first found away. */
+  /** Time at which it was first found away. */
   readonly since: Date;
-  /** Gives up for now after this time: files need a look, too. */
+  /** Gives up for now after this time: files need a pass, too. */
   readonly forMs: number;
 }
 
 const sayAgainMs = 10_000;
 
 /**
- * Polls the API server until it answers a read of an inventory object, and says whether it has. At a start it refuses
- * connections, then answers 401, 403 or 503 while its caches fill: all of that is normal and said once, then every ten
- * seconds. One object at a time, the next one at the next try: one that is forbidden does not hide the rest.
+ * Polls the API server until it answers a read of an inventory object, and returns whether it has. At a start it
+ * refuses connections, then answers 401, 403 or 503 while its caches fill: all of that is normal and logged once, then
+ * every ten seconds. One object at a time, another at the next try: a forbidden object does not hide the rest.
  */
 export async function untilAnswered(options: ApiPoll): Promise<boolean> {
   const { artefacts, store, clock, log, journal, signal, forMs } = options;
@@ -58,7 +58,7 @@ export async function untilAnswered(options: ApiPoll): Promise<boolean> {
   return false;
 }
 
-/** Why nothing was answered. Material that cannot be read is an answer: there is an API server. */
+/** Error of a read without an answer. Material that cannot be read is an answer: there is an API server. */
 async function failureOf(read: () => Promise<unknown>): Promise<RecoveryError | undefined> {
   try {
     await read();
@@ -69,7 +69,10 @@ async function failureOf(read: () => Promise<unknown>): Promise<RecoveryError | 
   }
 }
 
-/** Of each object that others maintain and was looked at; undefined where it was absent or could not be read. */
+/**
+ * Digest of each object of this pass that another controller maintains; undefined where it was absent or could not be
+ * read.
+ */
 export type ExternalContents = ReadonlyMap<Location, string | undefined>;
 
 export function externalContents(
@@ -81,25 +84,25 @@ export function externalContents(
   return new Map(external.map(({ name, location }) => [location, digestOf(found.get(name))]));
 }
 
-/** Metadata that others change is no news. */
+/** Metadata that other clients change is no news. */
 const digestOf = (found: Found | undefined): string | undefined => found && contentDigest(found.entries);
 
-/** Between two looks. */
+/** The wait between two passes. */
 export interface Pause extends Pick<ApiPoll, 'store' | 'clock' | 'signal'> {
   readonly external: ExternalContents;
-  /** What the last look could not read: while there is any, it alone is asked for. Default: nothing. */
+  /** Objects that the last pass could not read: while there are any, they alone are polled. Default: none. */
   readonly unread?: readonly Location[];
-  /** Since when. */
+  /** Since when they could not be read. */
   readonly unreadSince?: Date | undefined;
-  /** Until the next look, milliseconds. */
+  /** Time until the next pass, milliseconds. */
   readonly delayMs: number;
-  /** How to poll; undefined: not at all. */
+  /** Pace of the polls; undefined: none. */
   readonly pace: (now: Date) => PollPace | undefined;
 }
 
 /**
- * Resolves when it is time for the next look, something that is external is not as it was, or something that could not be
- * read now can. Never rejects.
+ * Resolves when it is time for the next pass, an external object has changed, or an unreadable object can be read
+ * again. Never rejects.
  */
 export async function pause(options: Pause): Promise<void> {
   const { clock, signal, delayMs } = options;
@@ -127,7 +130,7 @@ function pollOf({ external, unread = [], unreadSince, store, signal, clock, pace
   const objects = poll.of === 'all' ? [...external] : oneOf([...external], count);
   const hasChanged = async ([location, content]: (typeof objects)[number]): Promise<boolean> =>
     digestOf(await store.read(location, signal)) !== content;
-  // What cannot be read has changed, too: the look that follows tells why.
+  // An object that cannot be read has changed, too: the pass that follows reports why.
   const hasNews = (): Promise<boolean> =>
     Promise.all(objects.map(hasChanged)).then(
       (changes) => changes.includes(true),

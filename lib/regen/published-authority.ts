@@ -1,6 +1,7 @@
-// The CA in kube-public/cluster-info after a renewal: whoever joins, and workers that follow, take it from there. A node puts
-// its own in the place of what that has followed, with the same key. The rest stays as it is; signatures for join tokens,
-// which are of the whole kubeconfig, kube-controller-manager makes anew (pkg/controller/bootstrap, bootstrapsigner).
+// The CA in kube-public/cluster-info after a renewal: joining machines, and workers that follow, take it from there. A
+// node replaces a CA that its own CA succeeds, with the same key. The other fields stay unchanged; signatures for join
+// tokens, which cover the whole kubeconfig, are made again by kube-controller-manager (pkg/controller/bootstrap,
+// bootstrapsigner).
 import { isCode } from '../errors.ts';
 import { type ClusterInfo, clusterInfoKey, clusterInfoPath, publishedAuthority } from '../kube/cluster-info.ts';
 import type { KubeConnection } from '../kube/kube.ts';
@@ -9,10 +10,13 @@ import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { succeededBy } from '../pki/successor.ts';
 import { editYaml } from '../yaml.ts';
 
-/** `own`: the CA of this machine. Pure. Undefined where it has no part in it, and where nothing is to be changed. */
+/**
+ * `own`: the CA of this machine. Pure. Undefined where it succeeds none of the published CAs, and where nothing is to
+ * be changed.
+ */
 export function withRenewedAuthority(object: ClusterInfo, own: Certificate): ClusterInfo | undefined {
   const published = publishedAuthority(object);
-  if ('problem' in published) return undefined; // none of kubeadm's
+  if ('problem' in published) return undefined; // not made by kubeadm
   const next = succeededBy(wholeCertificates(published), own);
   if (next === undefined) return undefined;
   const edit = editYaml(object.data?.[clusterInfoKey] ?? '');
@@ -27,10 +31,10 @@ interface ClusterInfoUpdate {
   readonly signal: AbortSignal;
 }
 
-/** Others write it too: kube-controller-manager, and control-plane nodes that do the same. */
+/** Limit of retries: kube-controller-manager and other control-plane nodes write it, too. */
 const mostAttempts = 5;
 
-/** Throws what the connection throws. */
+/** Writes the renewed CA into cluster-info. Throws errors of the connection. */
 export async function updateClusterInfo({
   connection,
   own,

@@ -1,9 +1,8 @@
-// The loop of regen: look at every artefact, plan, carry the plan out, look again until nothing is left to do, then
-// wait for the next date, half a minute at most. Changes are noticed by that tick alone: regen has the right to get its
-// objects, not to watch them. During a recovery it polls external inputs in between (poll.ts). Files of this
-// host come first and wait for nobody: etcd and with it the API server do not start with expired certificates. Objects
-// follow when the API answers; until then keys are made ahead. There is no lease: the stores' compare-and-swap makes one
-// winner.
+// The loop of regen: read every artefact, plan, carry the plan out, repeat until nothing is left to do, then wait for
+// the next date, half a minute at most. Changes are noticed by that tick alone: regen has the right to get its objects,
+// not to watch them. During a recovery it polls external inputs in between (poll.ts). Files of this host come first and
+// wait for no API: etcd and with it the API server do not start with expired certificates. Objects follow when the API
+// answers; until then keys are made ahead. There is no lease: the stores' compare-and-swap makes one winner.
 import { prepareSigning } from '../pki/encode.ts';
 import { notLater } from '../clock.ts';
 import type { Health } from '../health.ts';
@@ -19,22 +18,22 @@ import { isFile } from '../inventory/places.ts';
 import { longestSettleMs } from '../plan/settling.ts';
 
 export interface RegenOptions extends LookOptions, JournalOptions {
-  /** Which artefacts are ours to look at. `disk`: before there is an API server, on the host. Default: all. */
+  /** Which artefacts this run covers. `disk`: before there is an API server, on the host. Default: all. */
   readonly locations?: 'all' | 'disk' | 'api';
   readonly health?: Health;
   /**
-   * Called once when the API answers for the first time: what else waits for that begins then. `wasAway`: it did not answer
+   * Called once when the API answers for the first time, for work that waits for it. `wasAway`: it did not answer
    * before, since this process began. Must not throw.
    */
   readonly onFirstAnswer?: (seen: { readonly wasAway: boolean }) => void;
 }
 
 const tickMs = 30_000;
-/** Looks at the files alone, before anybody waits for the API. */
+/** Passes over files alone, before the wait for the API. */
 const mostDiskLooks = 5;
 const stuckMs = 4 * tickMs;
 
-/** Runs until `signal` aborts; with `once` until nothing is left to do, or to hope for, or throws AlreadyRunning. */
+/** Runs until `signal` aborts; with `once` until nothing is left to do, or to hope for. Throws AlreadyRunning. */
 export async function runRegen(options: RegenOptions): Promise<RegenReport> {
   const { locations = 'all', dryRun, once, lockDisk, keyPool } = options;
   const { artefacts } = options.resolved;
@@ -63,7 +62,7 @@ async function loop(
   const filesOnly = (location: Location): boolean => all(location) && isFile(location);
 
   if (api.length > 0 && !options.dryRun) makeKeysAhead(options, api);
-  // A single run for files alone is nothing but this.
+  // A single run for files alone needs no such head start.
   if (disk.length > 0 && (api.length > 0 || !once)) await healFiles(look, filesOnly, signal);
 
   let awaySince = api.length > 0 ? clock.now() : undefined;
@@ -83,7 +82,7 @@ async function loop(
     const { outcome, unavailable, external } = await look(all);
     if (signal.aborted) break;
     if (api.length > 0 && api.every(({ name }) => unavailable.has(name))) {
-      // An answer to one poll and to no look is not the end of its absence.
+      // An answer to one poll but to no pass does not mean that it is back.
       awaySince ??= clock.now();
       const failure = unavailable.get(api[0]?.name ?? '');
       if (failure !== undefined) pulse.away(failure);
@@ -99,7 +98,7 @@ async function loop(
       journal.settled();
     }
     pulse.looked(outcome);
-    // Artefacts alone: names that only the API tells are no locations, and are asked for by looks.
+    // Artefacts alone: names known to the API only have no location, and are read by passes.
     const unread = api.flatMap(({ name, location }) => (unavailable.has(name) ? [location] : []));
     const polled = unread.length > 0 && unread.length === outcome.unavailable;
     const step = next({
@@ -112,7 +111,7 @@ async function loop(
       settlesMs: longestSettleMs(options.policy),
     });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
-    // A write that fails keeps nobody from reading.
+    // Failed writes do not stop the polls.
     const pace = (at: Date): PollPace | undefined => (outcome.unavailable === 0 ? pollPace(streaks, at) : undefined);
     const { unavailableSince: unreadSince } = streaks;
     await pause({ ...options, external, unread: polled ? unread : [], unreadSince, delayMs: step.delayMs, pace });
@@ -121,7 +120,10 @@ async function loop(
   return journal.report(false);
 }
 
-/** Until nothing more can be done for the files now: a failure is tried again later, beside the API's objects. */
+/**
+ * Repairs files until nothing more can be done for them now: a failure is retried later, together with the API's
+ * objects.
+ */
 async function healFiles(look: Look, filesOnly: (location: Location) => boolean, signal: AbortSignal): Promise<void> {
   for (let count = 0; count < mostDiskLooks && !signal.aborted; count += 1) {
     const { outcome } = await look(filesOnly);
@@ -129,11 +131,11 @@ async function healFiles(look: Look, filesOnly: (location: Location) => boolean,
   }
 }
 
-/** As many as could be needed, if everything had to be reissued. Dropped when the first look has left nothing to do. */
+/** Makes as many keys as a complete reissue needs. Dropped when the first pass has left nothing to do. */
 function makeKeysAhead({ keyPool, log }: RegenOptions, api: readonly ResolvedArtefact[]): void {
   const count = api.filter(({ kind }) => kind === 'signer' || kind === 'target').length;
   const failed = (err: unknown): void =>
-    // Keys are then made when they are needed, and a failure of that one is reported with its artefact.
+    // Keys are then made when they are needed, and a failure there is reported with its artefact.
     log.debug('rotation.failed', { code: isCode(err, 'SignFailed') ? err.code : 'unknown' });
   void prepareSigning().catch(failed);
   void keyPool.fill(count).catch(failed);
@@ -146,14 +148,14 @@ function remains({ unavailable, failed, conflicts, settling, blocked }: PassOutc
   return `${unavailable} not readable, ${failed} failed, ${changed} changed meanwhile, ${blocked} blocked`;
 }
 
-/** Liveness: the loop turns. Readiness: the last look has left nothing to do. */
+/** Liveness: the loop turns. Readiness: the last pass has left nothing to do. */
 function watchPulse({ health, clock }: RegenOptions) {
   let lastBeat = clock.now().getTime();
   health?.set(
     'regen-loop',
     () => {
       const now = clock.now().getTime();
-      lastBeat = Math.min(lastBeat, now); // set back: it would not be missed before the old time
+      lastBeat = Math.min(lastBeat, now); // set back: a stall would not be noticed before the old time
       const idleMs = now - lastBeat;
       return idleMs < stuckMs ? { ok: true } : { ok: false, message: `no look for ${Math.round(idleMs / 1000)} s` };
     },
@@ -164,7 +166,7 @@ function watchPulse({ health, clock }: RegenOptions) {
     beat(): void {
       lastBeat = clock.now().getTime();
     },
-    /** Away, or not for us: the failure says which. */
+    /** The API server is away, or refuses us: the failure names which. */
     away: ({ message }: RecoveryError): void => {
       health?.set('regen', { ok: false, message });
     },

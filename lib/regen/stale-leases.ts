@@ -1,8 +1,8 @@
 // Releases stale leader-election leases once, at the API server's first answer: one GET and one PUT with the
-// resourceVersion that was read, so that a holder who renews in between wins. A conflict is looked at once more, then
-// left: somebody lives. An API server that starts refuses one thing and answers another (its caches of rights fill one
-// after the other), so a refusal is asked again for some seconds. Nothing here fails recovery; a lease that stays costs
-// its duration.
+// resourceVersion that was read, so that a holder who renews in between wins. After a conflict the lease is read once
+// more, then kept: its holder lives. A starting API server does not answer all requests alike (its caches of rights
+// fill one after the other), so a refused request is repeated for some seconds. Nothing here fails recovery; a lease
+// that stays costs its duration.
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
 import { kernelBootTimeMs } from '../host/proc.ts';
@@ -16,16 +16,21 @@ import { type Boot, judgeLease, type LeaseReason, toleranceMs } from './judge-le
 export interface ReleaseOptions extends Running {
   readonly connection: KubeConnection;
   readonly leases: readonly LeaseName[];
-  /** As kube-controller-manager and kube-scheduler see it: Go's os.Hostname(). */
+  /** Go's os.Hostname(), as kube-controller-manager and kube-scheduler see it. */
   readonly hostName: string;
-  /** From observeBoot at the start of the process; without it a step of the clock before this call stays unseen. */
+  /**
+   * Result of observeBoot at the start of the process; without it a step of the clock before this call stays unseen.
+   */
   readonly boot?: () => Boot;
   /**
-   * The API server answered before this process looked, so a holder may have renewed in this boot by a clock that was set
-   * since: he is given the time of a renewal first. Default: false.
+   * The API server answered before this process read it, so a holder may have renewed in this boot by a clock that was
+   * set since: it gets the time of one renewal first. Default: false.
    */
   readonly mayHaveRenewed?: boolean;
-  /** How long a server that refuses is asked again, milliseconds. Default 10,000: a lease lasts little longer. */
+  /**
+   * Time for which requests to a server that refuses are repeated, milliseconds. Default 10,000: a lease lasts little
+   * longer.
+   */
   readonly patienceMs?: number;
 }
 
@@ -44,7 +49,7 @@ const pauseMs = 250;
 /** Judges each lease and releases the stale ones. Resolves when all are decided; never rejects. */
 export async function releaseStaleLeases(options: ReleaseOptions): Promise<readonly ReleaseOutcome[]> {
   const { clock, signal, boot = observeBoot(clock), patienceMs: forMs = defaultPatienceMs } = options;
-  // What it throws while the server starts is no answer yet.
+  // Errors while the server starts are no answer yet.
   const isStarting = (err: unknown): boolean => isCode(err, ...unanswered);
   return Promise.all(
     options.leases.map(async ({ namespace, name }) => {
@@ -64,8 +69,9 @@ export async function releaseStaleLeases(options: ReleaseOptions): Promise<reado
 }
 
 /**
- * Whether its holder renews it while we look: a live holder does so more often than five times in a lease's duration
- * (client-go: every 2 s of 15, in OpenShift every 26 s of 137). Throws what the connection throws, and when it is stopped.
+ * Whether its holder renews it while we wait: a live holder does so more often than five times in a lease's duration
+ * (client-go: every 2 s of 15, in OpenShift every 26 s of 137). Throws errors of the connection, and when it is
+ * stopped.
  */
 async function isRenewed(found: Lease, request: LeaseRequest, clock: Clock): Promise<boolean> {
   await clock.sleep(((found.spec?.leaseDurationSeconds ?? 15) * 1000) / 5, request.signal);
@@ -99,12 +105,13 @@ function bootTimeMs(clock: Clock): number | undefined {
 }
 
 /**
- * When this machine was switched on, and whether that can be believed. A lease's renewal is a wall-clock time, so a clock
- * that was stepped since the boot would place renewals of a living holder before it. The boot time is worked out now (call
- * it when the process starts) and when the result is asked: a step in between moves it. It is also held against the
- * kernel's own: where /proc/uptime is not the machine's (lxcfs, time namespaces) the two differ, and nothing is known.
- * NOTE: a step between the boot and the start of this process cannot be seen; btime moves with the clock. So a holder that may
- * have renewed in that time is watched before his lease is released (mayHaveRenewed).
+ * Time at which this machine was booted, and whether that is reliable. A lease's renewal is a wall-clock time, so a
+ * clock that was stepped since the boot would place renewals of a living holder before it. The boot time is computed
+ * now (call it when the process starts) and at each call of the result: a step in between moves it. It is also compared
+ * with the kernel's own: where /proc/uptime is not the machine's (lxcfs, time namespaces) the two differ, and nothing
+ * is known.
+ * NOTE: a step between the boot and the start of this process cannot be seen; btime moves with the clock. So a holder
+ * that may have renewed in that time is watched before its lease is released (mayHaveRenewed).
  */
 export function observeBoot(clock: Clock, kernel: () => number | undefined = kernelBootTimeMs): () => Boot {
   const atStart = bootTimeMs(clock);

@@ -1,10 +1,10 @@
-// What a single run of regen leaves undone. Pure.
+// Work that a single run of regen leaves undone. Pure.
 import type { ArtefactReport, RegenReport } from './journal.ts';
 
-/** One state at the end of `--once` that is not as it should be, as a sentence. */
+/** One unmet state at the end of `--once`, as a sentence. */
 export interface UnmetCondition {
   readonly message: string;
-  /** An administrator must bring it, or the CA that would sign it. */
+  /** The administrator must provide it, or the CA that would sign it. */
   readonly byHand?: boolean | undefined;
   /** A wrong setting of one entry, which was left out. */
   readonly isSetting?: boolean;
@@ -18,11 +18,17 @@ export function unmetConditions({ gaveUp, artefacts }: RegenReport): readonly Un
   ];
 }
 
-/** Of a run that gave up: others have changed it each time, or what it waits for was not written. A dry run writes nothing. */
+/**
+ * Whether a run that gave up left it undone: other writers have changed it each time, or a step before it was not
+ * written. A dry run writes nothing.
+ */
 const isLeft = ({ action, reason, outcome }: ArtefactReport): boolean =>
   reason === 'Settling' || (action === 'renew' && outcome !== undefined && outcome !== 'written');
 
-/** An attempt that failed and left nothing to do, because its answer was lost or another writer was quicker, is none. */
+/**
+ * Failed attempts after which nothing is left to do, because the answer was lost or another writer was quicker, do not
+ * count.
+ */
 export function isUnmet({ action, outcome }: ArtefactReport): boolean {
   return action === 'blocked' || (action === 'renew' && outcome === 'failed');
 }

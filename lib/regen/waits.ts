@@ -1,41 +1,41 @@
-// What the loop does after one look: look again soon, wait, or be done. Pure.
+// The next action of the loop after one pass: pass again soon, wait, or be done. Pure.
 
 import { notLater } from '../clock.ts';
 import { backoffMs } from '../retry.ts';
 
-/** What one look has shown and done. */
+/** Results of one pass. */
 export interface PassOutcome {
   /** Artefacts that could not be read. */
   readonly unavailable: number;
   readonly written: number;
   readonly conflicts: number;
   readonly failed: number;
-  /** Decisions that something must be done which is not possible now. */
+  /** Decisions to act that are not possible now. */
   readonly blocked: number;
-  /** Contradictions that are looked at again before they are believed. */
+  /** Contradictions that are checked again before they count. */
   readonly settling: number;
-  /** Decisions that others must bring something for, and may do so at any moment. */
+  /** Decisions that wait for input of another controller, which may come at any moment. */
   readonly awaiting: number;
-  /** Requests that a look like this one costs, where all that failed was refused: 0 where it may have been bad luck. */
+  /** Requests that such a pass costs, where all failures were refusals: 0 where a failure may have been bad luck. */
   readonly refusedCost?: number;
   readonly recheckAt: Date;
 }
 
 /**
- * For each kind of trouble the looks in a row that met it. They are counted apart, because they have nothing to do with
- * each other: what is forbidden for good must not make the first failed write of another artefact wait for long.
+ * Consecutive passes for each kind of trouble. They are counted apart, because they have nothing to do with each other:
+ * an object that is forbidden for good must not make the first failed write of another artefact wait for long.
  */
 export interface Streaks {
   readonly unavailable: number;
   readonly failed: number;
-  /** Looks in a row that wrote something, or lost a race. */
+  /** Consecutive passes that wrote something, or lost a race. */
   readonly written: number;
-  /** Since when there has been something left to do; undefined when there is nothing. */
+  /** Since when something has been left to do; undefined when nothing is. */
   readonly busySince?: Date | undefined;
-  /** The same, or a contradiction to be believed: others may change one on and on. */
+  /** The same, counting contradictions that settle: another writer may change an artefact on and on. */
   readonly restlessSince?: Date | undefined;
   readonly unavailableSince?: Date | undefined;
-  /** The last look that wrote something or lost a race: others may answer it. */
+  /** The last pass that wrote something or lost a race: other controllers may react to it. */
   readonly lastChangeAt?: Date | undefined;
   readonly awaitingSince?: Date | undefined;
 }
@@ -44,31 +44,31 @@ export const noStreaks: Streaks = { unavailable: 0, failed: 0, written: 0 };
 
 interface AfterLook {
   readonly outcome: PassOutcome;
-  /** This look included. */
+  /** Includes this pass. */
   readonly streaks: Streaks;
   readonly now: Date;
   readonly once: boolean;
-  /** How long a single run goes on about what fails. Default: as long as an API server may take to start. */
+  /** Time for which a single run retries failures. Default: as long as an API server may take to start. */
   readonly patienceMs?: number;
-  /** How long a contradiction is waited for at most. Default: not at all. */
+  /** Longest wait for a contradiction to settle. Default: none. */
   readonly settlesMs?: number;
-  /** Whether what cannot be read is asked for between looks (poll.ts). Default: by looks alone. */
+  /** Whether unreadable objects are polled between passes (poll.ts). Default: only passes read them. */
   readonly polled?: boolean;
 }
 
 export type Next =
   { readonly kind: 'again'; readonly delayMs: number } | { readonly kind: 'done'; readonly converged: boolean };
 
-/** The clock may be set and the machine may be suspended while we wait: look at the clock at least this often. */
+/** The clock may be set and the machine may be suspended while we wait: check the clock at least this often. */
 const longestWaitMs = 30_000;
 const shortestWaitMs = 100;
-/** Looks that follow each other at once: a recovery needs two, a lost race one more. */
+/** Passes that follow each other without a pause: a recovery needs two, a lost race one more. */
 const quickLooks = 5;
-/** With `once`, what fails again and again for this long is reported instead. */
+/** A failure that repeats for this long is reported with `once`. */
 export const patienceMs = 30_000;
 /**
- * Files have nobody who would still be starting, and what waits for them is the start of the machine: a file that cannot
- * be read or a disk that is full rarely mends itself meanwhile, and the next run of the timer tries again.
+ * Patience for files: no server is starting behind them, and the start of the machine waits for them. An unreadable
+ * file or a full disk rarely mends itself within a run, and the next run of the timer tries again.
  */
 export const filesPatienceMs = 1000;
 
@@ -93,12 +93,13 @@ export function counted(before: Streaks, outcome: PassOutcome, now: Date): Strea
 export function next(situation: AfterLook): Next {
   const { outcome, streaks, now, once, patienceMs: patience = patienceMs, settlesMs = 0 } = situation;
   const { busySince, restlessSince } = streaks;
-  // Each attempt may take as long as a contradiction does before it; what is changed after each of them, ever again, is given up.
+  // Each attempt may take as long as a contradiction does before it; an artefact that is changed after each attempt is
+  // given up.
   const isForEver = restlessSince !== undefined && isOver(restlessSince, now, patience + 2 * settlesMs);
   if (once && outcome.settling > 0 && isForEver) return { kind: 'done', converged: false };
   if (busySince !== undefined) {
     if (once && isOver(busySince, now, patience)) {
-      // This look wrote, and nothing failed: that may have been the last of it, and the next one knows.
+      // This pass wrote, and nothing failed: that may have been the last write, and the next pass shows it.
       const isHealing = outcome.unavailable + outcome.conflicts + outcome.failed === 0 && streaks.written <= quickLooks;
       return isHealing ? { kind: 'again', delayMs: 0 } : { kind: 'done', converged: false };
     }
@@ -112,8 +113,9 @@ export function next(situation: AfterLook): Next {
 }
 
 /**
- * Each trouble has a pace of its own; one look serves all, so the quickest counts. What an admission webhook refuses it
- * most often refuses for long: after one quick try it costs four requests a second at most.
+ * Delay before the next pass. Each trouble has a pace of its own; one pass serves all, so the quickest counts. A write
+ * refused by an admission webhook is mostly refused for long: after one quick retry it costs four requests a second at
+ * most.
  */
 function retryDelay({ streaks, outcome, polled = false }: AfterLook): number {
   const { unavailable, failed, written } = streaks;
@@ -130,15 +132,15 @@ function retryDelay({ streaks, outcome, polled = false }: AfterLook): number {
   return Math.min(...delays, longestWaitMs);
 }
 
-/** Whether something is left to do at once, so that the next look counts as the same attempt. */
+/** Whether something is left to do immediately, so that the next pass counts as the same attempt. */
 export function isBusy({ unavailable, written, conflicts, failed }: PassOutcome): boolean {
   return unavailable + written + conflicts + failed > 0;
 }
 
 /**
- * Whether a recovery is over: nothing was written, nothing failed, and nothing is left to write. What cannot be
- * read holds that up only while an API server may still be starting: its caches of rights fill one after the other, and
- * the keys that were made ahead are for what comes last.
+ * Whether a recovery is over: nothing was written, nothing failed, and nothing is left to write. Unreadable objects
+ * delay that only while an API server may still be starting: its caches of rights fill one after the other, and the
+ * keys that were made ahead are for the last objects.
  */
 export function isSettled({ outcome, streaks, now }: Omit<AfterLook, 'once' | 'patienceMs'>): boolean {
   const { written, conflicts, failed, settling } = outcome;
@@ -148,21 +150,21 @@ export function isSettled({ outcome, streaks, now }: Omit<AfterLook, 'once' | 'p
   );
 }
 
-/** Whether this has lasted for longer than a start takes. */
+/** Whether a state has lasted for longer than a start takes. */
 export function isOver(since: Date, now: Date, forMs: number = patienceMs): boolean {
   return now.getTime() - since.getTime() >= forMs;
 }
 
 /**
- * Between two requests to an API server that does not answer. One that is away is asked five times a second, for as long
- * as it takes; one that refuses is most often about to start, and then that costs it work.
+ * Delay between two requests to an API server that does not answer. A server that is away is polled five times a
+ * second, for as long as it takes; a server that refuses is mostly about to start, and requests cost it work.
  */
 export function apiPollDelay(waitedMs: number, isAway = false): number {
   if (isAway || waitedMs < 30_000) return 200;
   return waitedMs < 120_000 ? 500 : 1000;
 }
 
-/** Between two reads of what could not be read, one object each. */
+/** Delay between two reads of unreadable objects, one object each. */
 export function unreadDelay(waitedMs: number): number {
   if (waitedMs >= 0 && waitedMs < 500) return 100; // negative: the clock was set back
   if (waitedMs >= 0 && waitedMs < 30_000) return 250;
@@ -176,14 +178,14 @@ export interface PollPace {
 }
 
 /**
- * Polls external inputs. A recovery goes back and forth between several of us, each step within milliseconds:
- * after one of them that is worth ten looks a second at all of it, for a moment, and three objects a second for a while.
- * Undefined: the next look is soon enough.
+ * Pace of polls of external inputs. A recovery goes back and forth between several controllers, each step within
+ * milliseconds: after a step the inputs are polled ten times a second for a moment, then one object three times a
+ * second for a while. Undefined: the next pass is soon enough.
  */
 export function pollPace({ lastChangeAt, awaitingSince }: Streaks, now: Date): PollPace | undefined {
   const moments = [lastChangeAt, awaitingSince].flatMap((date) => (date === undefined ? [] : [date.getTime()]));
   const stillMs = now.getTime() - Math.max(...moments);
-  if (stillMs >= 0 && stillMs < 600) return { delayMs: 100, of: 'all' }; // negative: the clock was set back since the last look
+  if (stillMs >= 0 && stillMs < 600) return { delayMs: 100, of: 'all' }; // negative: the clock was set back
   if (stillMs >= 0 && stillMs < 15_000) return { delayMs: 300, of: 'one' };
   if (stillMs >= 0 && stillMs < 60_000) return { delayMs: 1000, of: 'one' };
   return awaitingSince === undefined ? undefined : { delayMs: 5000, of: 'all' };

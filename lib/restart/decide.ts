@@ -1,9 +1,9 @@
-// What must be restarted to read its files again, and by which means. Pure: what /proc says, markers, changes
-// and the time go in.
-//
-// Two triggers ask. After a run on the host markers say which components' files have changed; the kubelet,
-// kube-controller-manager and kube-scheduler keep what their kubeconfig said at their start, etcd and kube-apiserver the CA
-// of etcd; all else is noticed by its readers. In a pod the observer of files reports what has changed.
+// Which components must be restarted to read their files again, and by which means. Pure: facts from /proc, markers,
+// changes and the time go in.
+// Two triggers lead here. After a run on the host, markers name the components whose files have changed; the kubelet,
+// kube-controller-manager and kube-scheduler keep the content of their kubeconfig as it was at their start, etcd and
+// kube-apiserver the CA of etcd; changes of all other files are noticed by their readers. In a pod the observer of
+// files reports changes.
 import { createHash } from 'node:crypto';
 import { flagsIn } from '../command-flags.ts';
 import { type ComponentName, componentNames, controlPlane, isStaticPod, type ToldBy } from '../components.ts';
@@ -13,22 +13,28 @@ import { isOfSession } from '../host/systemd.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import { hasKubelet, isFile } from '../inventory/places.ts';
 
-/** Reads credentials on disk once, at its start. */
+/** A component that reads credentials on disk once, at its start. */
 export interface Component {
   readonly name: ComponentName;
-  /** Its flag (controlPlane, toldBy) names this file: it distinguishes its processes from those of other control planes. */
+  /**
+   * Its flag (controlPlane, toldBy) names this file: that distinguishes its processes from processes of other control
+   * planes.
+   */
   readonly file: string;
   /** Names of the artefacts that it reads at its start. */
   readonly artefacts: readonly string[];
   readonly locations: readonly Location[];
   /**
-   * A unit of its own on a machine without a kubelet, as etcd's is. Whether the machines beside it can do without this one
-   * is not known here, so it is restarted only when what it has read has expired.
+   * Runs as a unit of its own on a machine without a kubelet, like etcd's. Whether the other machines can do without
+   * this one is not known here, so it is restarted only when the content that it has read has expired.
    */
   readonly isService: boolean;
 }
 
-/** Components that read files of the inventory at their start only; none where the file that tells them is not among these. */
+/**
+ * Components that read files of the inventory at their start only; none where the file that their flag names is not in
+ * the inventory.
+ */
 export function componentsOf({ artefacts }: Resolved): readonly Component[] {
   return componentNames.flatMap((name): Component[] => {
     const { toldBy } = controlPlane[name];
@@ -53,15 +59,16 @@ function fileTelling(location: Location, toldBy: ToldBy): readonly string[] {
 export const ownKubeconfig = ({ name, file }: Pick<Component, 'name' | 'file'>): string | undefined =>
   controlPlane[name].toldBy === 'kubeconfig' ? file : undefined;
 
-/** The value of a flag; of one that is given several times the last, which counts. */
+/** The value of a flag; if it is given several times, the last, which counts. */
 export function flagOf(argv: readonly string[], flag: string): string | undefined {
   return flagsIn(argv).findLast(({ name }) => name === flag)?.value;
 }
 
 /**
- * The processes of a component on this machine's control plane. A machine may show those of others too, of clusters whose
- * nodes are containers: a kubelet must live in our PID namespace and be root's, and a static pod must have our file
- * mounted. Components run as services or in pods, so what an ordinary user has started in a session is none of them.
+ * Processes of a component of this machine's control plane. A machine may also show processes of other clusters, whose
+ * nodes are containers: a kubelet must live in our PID namespace and run as root, and a static pod must have our file
+ * mounted. Components run as services or in pods, so processes that an ordinary user has started in a session do not
+ * count.
  */
 export function readersOf<P extends ProcessFacts>(
   { name, file }: Pick<Component, 'name' | 'file'>,
@@ -70,7 +77,7 @@ export function readersOf<P extends ProcessFacts>(
 ): readonly P[] {
   const places = ours(file);
   const { toldBy } = controlPlane[name];
-  // etcd takes its flags from its environment, too (etcd-io/etcd: client/pkg/flags, SetFlagsFromEnv).
+  // Flags in the environment of etcd (etcd-io/etcd: client/pkg/flags, SetFlagsFromEnv).
   const variable = `${name}_${toldBy}`.replaceAll('-', '_').toUpperCase();
   return processes.filter(({ argv, environ, mountinfo, cgroup, isInOurPidNamespace, isPrivileged }) => {
     const named = flagOf(argv, toldBy) ?? (name === 'etcd' ? environ.get(variable) : undefined);
@@ -82,22 +89,22 @@ export function readersOf<P extends ProcessFacts>(
   });
 }
 
-/** Left in the lock directory for each component, from before its first file changes until it has been restarted. */
+/** Kept in the lock directory for each component, from before its first file changes until it has been restarted. */
 export interface Marker {
-  /** /proc/sys/kernel/random/boot_id: whatever ran before a boot has ended. */
+  /** /proc/sys/kernel/random/boot_id: no process outlives a boot. */
   readonly boot: string;
   /** `writing`: whether a file has changed is not known, because the run that changed it has died. */
   readonly state: 'writing' | 'written';
-  /** Its processes when the last file had changed: they have read what was there before. */
+  /** Processes of the component when the last file had changed: they have read former content. */
   readonly running: readonly ProcessId[];
-  /** When the first of the certificates ends that these have read; undefined where that is not known. */
+  /** Earliest notAfter of the certificates that these have read; undefined where unknown. */
   readonly until?: Date | undefined;
 }
 
 export const isSameProcess = (one: ProcessId, other: ProcessId): boolean =>
   one.pid === other.pid && one.started === other.started;
 
-/** Those that have read what was there before. Nothing survives a boot. */
+/** Processes that have read former content. None survives a boot. */
 export function due<P extends ProcessId>(marker: Marker, readers: readonly P[], boot: string): readonly P[] {
   if (marker.boot !== boot) return [];
   if (marker.state === 'writing') return readers;
@@ -105,48 +112,48 @@ export function due<P extends ProcessId>(marker: Marker, readers: readonly P[], 
 }
 
 /**
- * Whether what a component's processes have read is known to have expired. Then an etcd member does not wait until the
- * others keep a quorum without it: it lets in nobody who connects anew, and those that have read the same CA neither it.
- * So whatever the order, the quorum is lost for as long as one restart takes, and a cluster works again the sooner, the
- * sooner all have restarted.
+ * Whether the content that a component's processes have read is known to have expired. Then an etcd member does not
+ * wait until the other members keep a quorum without it: it refuses every new connection, and so do other members that
+ * have read the same CA. So whatever the order, the quorum is lost for as long as one restart takes, and a cluster
+ * works again the sooner, the sooner all have restarted.
  */
 export const hasReadExpired = ({ until }: Pick<Marker, 'until'>, now: Date): boolean =>
   until !== undefined && now >= until;
 
 /**
- * The kubelet starts a container again at once only when that ran for more than 600 s since its last restart; else after
- * 10 s, doubled up to 300 s, and the first start after a boot counts, too (1.35: pkg/kubelet/kubelet.go, HasExpiredFunc
- * of crashLoopBackOff; kuberuntime_manager.go, doBackOff). crashLoopBackOff.maxContainerRestartPeriod of the
- * KubeletConfiguration shortens that wait. A changed manifest is another pod (config/common.go: its UID is the hash of the
- * manifest), which knows no back-off.
+ * The kubelet starts a container again immediately only when that ran for more than 600 s since its last restart; else
+ * after 10 s, doubled up to 300 s, and the first start after a boot counts, too (1.35: pkg/kubelet/kubelet.go,
+ * HasExpiredFunc of crashLoopBackOff; kuberuntime_manager.go, doBackOff). crashLoopBackOff.maxContainerRestartPeriod of
+ * the KubeletConfiguration shortens that wait. A changed manifest is another pod (config/common.go: its UID is the hash
+ * of the manifest), which has no back-off.
  */
 const backOffForgottenSeconds = 600;
 
 export interface PodSituation {
   readonly component: string;
-  /** Those of the component in our PID namespace. */
+  /** Processes of the component in our PID namespace. */
   readonly processes: readonly ProcessId[];
-  /** Since this machine was switched on; undefined where unknown. */
+  /** Uptime of this machine; undefined where unknown. */
   readonly uptimeSeconds: number | undefined;
-  /** When the newest input came into its place, on the same scale. */
+  /** Uptime at which the newest input was put in place, in seconds. */
   readonly writtenSeconds: number;
   /** Whether the kubelet is known to start a container again within few seconds. */
   readonly hasShortBackOff: boolean;
-  /** Path of the pod's manifest, where it is mounted. */
+  /** Path of the pod's manifest, where mounted. */
   readonly manifest: string | undefined;
 }
 
-/** `RestartNeeded`: it is none of ours to restart. */
+/** `RestartNeeded`: this program does not restart it. */
 export type CannotReason = 'RestartNeeded' | 'UptimeUnknown' | 'ProcessNotVisible';
 
 export type RestartVerdict =
-  /** All of its processes have started since. */
+  /** All of its processes have started since the change. */
   | { readonly kind: 'none' }
   | { readonly kind: 'signal'; readonly due: readonly ProcessId[]; readonly message: string }
   | { readonly kind: 'rewriteManifest'; readonly due: readonly ProcessId[]; readonly manifest: string }
   | { readonly kind: 'cannot'; readonly reason: CannotReason; readonly message: string };
 
-/** Of a component in our pod. A signal is the quickest way, unless the kubelet holds the container back. */
+/** Verdict on a component in our pod. A signal is the quickest way, unless the kubelet holds the container back. */
 export function judgeRestart(situation: PodSituation): RestartVerdict {
   const { component, processes, uptimeSeconds, writtenSeconds, hasShortBackOff, manifest } = situation;
   const cannot = (reason: CannotReason, why: string): RestartVerdict => ({
@@ -160,7 +167,7 @@ export function judgeRestart(situation: PodSituation): RestartVerdict {
     return cannot('ProcessNotVisible', `and no process of it can be seen: ${wanted}`);
   }
   const youngest = Math.max(...processes.map(startedSeconds));
-  // A second's difference is rounding; more says that /proc/uptime is not the machine's (lxcfs).
+  // A second's difference is rounding; more means that /proc/uptime is not the machine's (lxcfs).
   if (uptimeSeconds === undefined || youngest > uptimeSeconds + 1) {
     return cannot('UptimeUnknown', 'and /proc/uptime does not tell since when its process runs; restart it');
   }
@@ -173,7 +180,7 @@ export function judgeRestart(situation: PodSituation): RestartVerdict {
   return { kind: 'signal', due: older, message: `${message}: ${heldBack}` };
 }
 
-/** Later than not at all. */
+/** A late restart is better than none. */
 export const heldBack =
   'the kubelet holds back a container that ran less than 10 minutes, for 10 s up to 5 minutes; configure ' +
   'syncer.manifestsDir, or a short crashLoopBackOff.maxContainerRestartPeriod and syncer.shortBackOff';
@@ -181,25 +188,28 @@ export const heldBack =
 /** Seconds since the boot. */
 export const startedSeconds = ({ started }: ProcessId): number => started / ticksPerSecond;
 
-/** Those that cannot have read a file as it is since that change, seconds since the boot. */
+/**
+ * Processes that started before a change of a file, in seconds since the boot, and so cannot have read its present
+ * content.
+ */
 export const startedBefore = <P extends ProcessId>(processes: readonly P[], changeSeconds: number): readonly P[] =>
   processes.filter((one) => startedSeconds(one) <= changeSeconds);
 
 export interface WrittenInput {
-  /** `found`: there when the observer started. */
+  /** `found`: present when the observer started. */
   readonly since: 'found' | 'changed';
-  /** The file's ctime: by whatever the wall clock said then. */
+  /** The file's ctime, by the wall clock of that moment. */
   readonly changedAt: Date;
   readonly now: Date;
   readonly uptimeSeconds: number;
-  /** When the observer started, seconds since boot. */
+  /** Start of the observer, seconds since the boot. */
   readonly observedSinceSeconds: number;
 }
 
 /**
- * The time of a change on the scale of the uptime, which no clock that is set moves. A ctime that cannot be right, because
- * the clock was set meanwhile, counts as the whole span in which the change is known to lie: a restart too many
- * is better than none, but never one for every start of the observer.
+ * The time of a change on the scale of the uptime, which no clock adjustment moves. A ctime that cannot be right,
+ * because the clock was set since, counts as the whole span in which the change is known to lie: a restart too many is
+ * better than none, but never one for every start of the observer.
  */
 export function secondsOfChange({ since, changedAt, now, uptimeSeconds, observedSinceSeconds }: WrittenInput): number {
   const age = (now.getTime() - changedAt.getTime()) / 1000;
@@ -207,23 +217,26 @@ export function secondsOfChange({ since, changedAt, now, uptimeSeconds, observed
   return age < 0 ? uptimeSeconds : Math.max(uptimeSeconds - age, observedSinceSeconds);
 }
 
-/** Of the inputs by artefact, as digests. It discloses nothing of them, and is the same only for the same inputs. */
+/**
+ * Hash of the digests of the inputs by artefact. It discloses nothing of them, and is the same only for the same
+ * inputs.
+ */
 export function inputsHash(inputs: ReadonlyMap<string, string>): string {
   const sorted = [...inputs].toSorted(([a], [b]) => (a < b ? -1 : 1));
   return createHash('sha256').update(JSON.stringify(sorted)).digest('hex');
 }
 
 /**
- * The duration of the restart Lease where it names none, and of ours: longer than its holder waits for its kube-apiserver
- * (PodRestarter, successorMs), without which it cannot renew it.
+ * Duration of the restart Lease where it names none, and of ours: longer than its holder waits for its kube-apiserver
+ * (PodRestarter, successorMs), without which it cannot renew the Lease.
  */
 export const machineLeaseSeconds = 600;
 
 interface HeldLease {
   readonly spec: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number | null } | undefined;
-  /** Who asks. */
+  /** Identity of this machine. */
   readonly holder: string;
-  /** For how long this version of the Lease has been seen, milliseconds. */
+  /** Time for which this version of the Lease has been observed, milliseconds. */
   readonly unchangedMs: number;
 }
 
@@ -232,10 +245,10 @@ type MachineLeaseVerdict =
   | { readonly take: false; readonly holder: string; readonly leftMs: number };
 
 /**
- * Whether this machine may take the Lease that serialises restarts. One that is not renewed is over once it has been seen
- * unchanged for its duration, by our own clock: its renewTime says what the clock of another machine said, and right
- * after a recovery clocks may differ (as in client-go, tools/leaderelection, observedTime). Waiting costs little, two API
- * servers down at once cost the cluster.
+ * Whether this machine may take the Lease that serialises restarts. A Lease that is not renewed is over once it has
+ * been observed unchanged for its duration, by our own clock: its renewTime was set by the clock of another machine,
+ * and right after a recovery clocks may differ (as in client-go, tools/leaderelection, observedTime). Waiting costs
+ * little, two API servers down at the same time cost the cluster.
  */
 export function judgeMachineLease({ spec, holder, unchangedMs }: HeldLease): MachineLeaseVerdict {
   const present = spec?.holderIdentity ?? '';

@@ -1,6 +1,6 @@
-// Processes that run with a former version of a file: processes and files of this machine, held against the note of earlier
-// runs, which is kept in the lock directory for this boot. A component to be restarted now gets a marker, as after a write
-// of our own: there is one way to restart (host-restarts.ts).
+// Processes that run with a former version of a file: processes and files of this machine, compared with the note of
+// earlier runs, which is kept in the lock directory for this boot. A component to be restarted now gets a marker, as
+// after a write of our own: there is one way to restart (host-restarts.ts).
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import type { ComponentName } from '../components.ts';
@@ -25,13 +25,13 @@ interface Looking {
 
 type Loaded = Partial<Record<ComponentName, LoadedNote>>;
 
-/** `keep`: for the next run. Never rejects. */
+/** Former files of the running processes. `keep`: leaves the note for the next run. Never rejects. */
 export async function lookForFormer(options: Looking, keep: 'keep' | 'forget'): Promise<readonly FormerFile[]> {
   const { components, resolved, notes, clock } = options;
   const before = await readLoaded(notes);
   const after: Loaded = {};
   const found: FormerFile[] = [];
-  // Before the files: a process that starts in between has read what is read here, and is met by the next run.
+  // Read before the files: a process that starts in between has read the present content, and the next run finds it.
   const all = processesOf(components);
   for (const component of components) {
     const processes = readersOf(component, all ?? [], ourPlaces);
@@ -50,8 +50,8 @@ export async function lookForFormer(options: Looking, keep: 'keep' | 'forget'): 
 }
 
 /**
- * For `status`, which leaves no note. What a write of our own has marked is restarted by the next run; of a service
- * waitingServices() tells that.
+ * Former files for `status`, which leaves no note. Processes that a write of our own has marked are restarted by the
+ * next run; waitingServices() reports services.
  */
 export async function formerHere(
   options: Looking & { readonly markers: Pick<Markers, 'look' | 'boot'> },
@@ -71,17 +71,19 @@ function processesOf(components: readonly Component[]): readonly ProcessFacts[] 
   try {
     return readProcesses(components.map(({ name }) => name));
   } catch {
-    return undefined; // /proc is closed to us
+    return undefined; // /proc is not readable
   }
 }
 
-/** Whether the clock of processes is ahead: more than a second's difference says that /proc/uptime is not this machine's (lxcfs). */
+/**
+ * Whether the clock of processes is ahead: more than a second means that /proc/uptime is not this machine's (lxcfs).
+ */
 const isAhead = (processes: readonly ProcessId[], uptimeSeconds: number): boolean =>
   processes.some((one) => startedSeconds(one) > uptimeSeconds + 1);
 
 const fileIn = (directory: string): string => join(directory, 'loaded');
 
-/** The note of earlier runs; empty where there is none, where it is of another boot, or cannot be read. */
+/** The note of earlier runs; empty where there is none, where it belongs to another boot, or cannot be read. */
 async function readLoaded({ directory, boot }: Looking['notes']): Promise<Loaded> {
   const text = (await readRegularFile(realDisk, fileIn(directory)).catch(() => '')).toString();
   try {
@@ -111,7 +113,7 @@ function isLoaded(value: unknown): value is Loaded {
   });
 }
 
-/** A note that cannot be written is made by the next run. */
+/** Never rejects: a note that cannot be written is written by the next run. */
 async function writeLoaded(loaded: Loaded, { directory, boot }: Looking['notes']): Promise<void> {
   const content = JSON.stringify({ boot, loaded });
   await replaceFile({ path: fileIn(directory), content, mode: 0o600, what: 'note' }).catch(() => undefined);
@@ -130,14 +132,14 @@ export async function markFormer(found: readonly FormerFile[], options: Marking)
     if (own.length === 0 || (await isMarked(component, own, markers))) continue;
     const hasRestart = own.some((one) => isToRestart(one, undefined, clock.now()));
     const use = hasRestart ? undefined : await useOf(component, own, options);
-    // Its identity says nothing of a CA that it has loaded besides.
+    // A proof of its identity proves nothing about a CA that it has loaded as well.
     const useOfFile = (file: string) => (file === ownKubeconfig(component) ? use : undefined);
     const restarts = own.filter((one) => isToRestart(one, useOfFile(one.file), clock.now()));
     if (restarts.length > 0) await mark(component, restarts, markers);
   }
 }
 
-/** Whether a write of our own has left a marker for them, which is acted on in any case. */
+/** Whether a write of our own has left a marker for these processes, which is acted on in any case. */
 async function isMarked({ name }: Component, own: readonly FormerFile[], markers: Markers): Promise<boolean> {
   const marker = await markers.look(name);
   if (marker === undefined) return false;
@@ -145,7 +147,7 @@ async function isMarked({ name }: Component, own: readonly FormerFile[], markers
   return marker.state === 'writing' || due(marker, processes, markers.boot).length === processes.length;
 }
 
-/** `found` are due; with those that a marker has already. */
+/** Leaves a marker: `found` are due, with the processes that a marker names already. */
 export async function mark(
   { name }: Pick<Component, 'name'>,
   found: readonly Pick<FormerFile, 'process' | 'until'>[],
@@ -163,7 +165,7 @@ export async function mark(
 const renewedWithinMs = 30_000;
 const patienceMs = 20_000;
 
-/** Whether the identity of a component is accepted now; undefined where it has none, or no API server here can be asked. */
+/** Whether the identity of a component is accepted now; undefined where it has none, or no API server here answers. */
 async function useOf(
   component: Component,
   own: readonly FormerFile[],

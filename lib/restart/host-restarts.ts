@@ -1,8 +1,8 @@
-// Restarts after a run on the host: what must read renewed files again, and nothing else, which markers name. A marker
-// stays until its component has been restarted, whichever run that takes. The kubelet comes first, because it starts the
-// others again, and none of them is ended while it is stopped. Then etcd, where the other members keep a quorum meanwhile, and
-// kube-apiserver with it; the others once the API server answers, because without it they would end at once and be held
-// back (CrashLoopBackOff). One restart each.
+// Restarts after a run on the host: exactly the components named by markers, which must read renewed files again. A
+// marker stays until its component has been restarted, by this run or a later one. The kubelet comes first, because it
+// starts the other components again, and none of them is terminated while it is stopped. Then etcd, where the other
+// members keep a quorum without it, and kube-apiserver with it; the other components once the API server answers,
+// because without it they would exit immediately and be held back (CrashLoopBackOff). One restart each.
 import type { Clock } from '../clock.ts';
 import { type ComponentName, componentNames, controlPlane } from '../components.ts';
 import { together } from '../disk/disk.ts';
@@ -16,13 +16,13 @@ import { readersOnHost, restartProcess } from './processes.ts';
 interface HostRestartOptions {
   readonly components: readonly Component[];
   readonly markers: Markers;
-  /** Whether an artefact is as it should be: what has not been repaired is not read again. */
+  /** Whether an artefact is repaired: a component does not read a broken file again. */
   readonly isReady: (artefact: string) => boolean;
-  /** Resolves when the API server answers, or when there is no more waiting for it. */
+  /** Resolves when the API server answers, or when the wait for it is over. */
   readonly apiAnswers: () => Promise<unknown>;
-  /** What is wrong with the etcd member here, or with its quorum; undefined where it is well or elsewhere. */
+  /** Problem of the etcd member here, or of its quorum; undefined where it is healthy or elsewhere. */
   readonly etcdProblem: () => Promise<string | undefined>;
-  /** Why etcd would have no quorum while the member here ends; undefined where it has, or no member is here. */
+  /** Why etcd would have no quorum while the member here is down; undefined where it has, or no member is here. */
   readonly quorumProblem: () => Promise<string | undefined>;
   readonly clock: Clock;
   readonly log: Log;
@@ -31,25 +31,25 @@ interface HostRestartOptions {
 
 export interface RestartOutcome {
   readonly component: Component;
-  /** Since then its processes have read what is there now. */
+  /** Since when its processes have read the present files. */
   readonly since: Date;
   /** Why it still has to be restarted. */
   readonly failure?: string;
 }
 
-/** After a restart of ours, until systemd has started it again. */
+/** Time that systemd has to start the kubelet again after our restart. */
 const kubeletMs = 10_000;
 
 /** One outcome for each component that had a marker. Never rejects but by an abort. */
 export async function restartMarked(options: HostRestartOptions): Promise<readonly RestartOutcome[]> {
   const { components, signal } = options;
   const outcomes: RestartOutcome[] = [];
-  // A marker of a write that begins meanwhile is not one of a run that died.
+  // A marker of a write that begins during the restarts is no marker of a run that died.
   const before = new Map<string, Marker | undefined>();
   for (const { name } of components) before.set(name, await options.markers.look(name));
   const ended = new Map<ComponentName, Date>();
   let answers: Promise<unknown> | undefined;
-  // Waited for once: a machine whose API server stays away is to be reported in time.
+  // Waited for only once: a machine whose API server stays away is to be reported in time.
   const apiAnswers = (): Promise<unknown> => (answers ??= options.apiAnswers());
   for (const component of components.toSorted((one, other) => rank(one) - rank(other))) {
     if (signal.aborted) break;
@@ -62,15 +62,15 @@ export async function restartMarked(options: HostRestartOptions): Promise<readon
 const rank = ({ name }: Component): number => componentNames.indexOf(name);
 
 interface Restarting extends HostRestartOptions {
-  /** Ended with etcd, before it comes to itself; since when. */
+  /** Components terminated with etcd, before their own turn; since when. */
   readonly ended: Map<ComponentName, Date>;
-  /** In this run so far. */
+  /** Outcomes of this run so far. */
   readonly outcomes: readonly RestartOutcome[];
-  /** The markers that were there when this run began to restart. */
+  /** Markers present when this run began to restart. */
   readonly before: ReadonlyMap<string, Marker | undefined>;
 }
 
-/** Undefined where nothing is marked. */
+/** Undefined where the component has no marker. */
 async function restart(component: Component, options: Restarting): Promise<RestartOutcome | undefined> {
   const { markers, clock, log, isReady } = options;
   const { name } = component;
@@ -85,16 +85,17 @@ async function restart(component: Component, options: Restarting): Promise<Resta
   });
   if (broken.length > 0) return not(`before ${broken.join(', ')} is repaired`);
   try {
-    // Its marker may be that of a run that died, by which every process of it is to be restarted: it would be ended once more.
+    // Its marker may have been left by a run that died, by which all of its processes are to be restarted: it would be
+    // terminated once more.
     const endedAt = options.ended.get(name);
     if (endedAt !== undefined) {
       await markers.settle(name, marker);
       return { component, since: endedAt };
     }
     const read = due(marker, readersOnHost(component), markers.boot);
-    // `status` says that they wait.
+    // `status` reports that they wait.
     if (component.isService && (read.length === 0 || !hasReadExpired(marker, clock.now()))) {
-      // Whether one runs at all is not ours to prove. Those that a run which died has left are known from now on.
+      // Whether the service runs at all is not ours to prove. After a run that died, the present processes are noted.
       if (read.length === 0) await markers.settle(name, marker);
       else if (marker.state === 'writing')
         await markers.set(name, { ...marker, state: 'written', running: runningOf(component) });
@@ -109,7 +110,7 @@ async function restart(component: Component, options: Restarting): Promise<Resta
       if (name === 'kube-apiserver' && hasFailed('etcd', options)) return not('before etcd is');
       const problem = name === 'kube-apiserver' ? await options.etcdProblem() : undefined;
       if (problem !== undefined) return not(`before etcd is healthy: ${problem}`);
-      // These two may be away just because they need it.
+      // etcd and kube-apiserver may be the reason why it does not answer.
       if (name !== 'etcd' && name !== 'kube-apiserver') await options.apiAnswers();
       if (name === 'etcd') await endWatchers(options);
     }
@@ -129,23 +130,23 @@ async function markerOf({ name }: Component, { markers, before }: Restarting): P
   return now?.state === 'writing' ? before.get(name) : now;
 }
 
-/** Ends those that have read what was there before; the answer: since when none of them runs. */
+/** Terminates the processes that have read former content. Returns since when none of them runs. */
 async function end(component: Component, marker: Marker, { markers, clock, log, signal }: Restarting): Promise<Date> {
   let since = clock.now();
   const restarts = due(marker, readersOnHost(component), markers.boot).map(async (reader) => {
     const message = await restartProcess(component, reader, { clock, signal });
     log.info('restart.done', { component: component.name, message });
-    since = clock.now(); // the old one may have renewed its Lease until it ended
+    since = clock.now(); // the former process may have renewed its Lease until it exited
   });
-  // One that cannot be restarted may be no reader at all: the others do not wait for it.
+  // A process that cannot be restarted may be no reader at all: the other readers do not wait for it.
   await together(restarts);
   return since;
 }
 
 /**
- * etcd waits up to 7 s for those that watch it, and serves nobody meanwhile (etcd-io/etcd: server/embed, stopServers). Here
- * that is kube-apiserver: where it is to be restarted too, it is ended first. Then etcd ends at once, and both are away
- * at the same time. At its start kube-apiserver waits for etcd.
+ * Terminates kube-apiserver, where it is to be restarted too, before etcd: etcd waits up to 7 s for its watchers, and
+ * serves no client until then (etcd-io/etcd: server/embed, stopServers). Without watchers etcd exits immediately, and
+ * both are away at the same time. At its start kube-apiserver waits for etcd.
  */
 async function endWatchers(options: Restarting): Promise<void> {
   const component = options.components.find(({ name }) => name === 'kube-apiserver');
@@ -156,14 +157,14 @@ async function endWatchers(options: Restarting): Promise<void> {
   try {
     options.ended.set(component.name, await end(component, marker, options));
   } catch {
-    // One that cannot be ended is reported when it comes to itself.
+    // A process that cannot be terminated is reported in its own turn.
   }
 }
 
 const hasFailed = (name: ComponentName, { outcomes }: Pick<Restarting, 'outcomes'>): boolean =>
   outcomes.some(({ component, failure }) => component.name === name && failure !== undefined);
 
-/** Whether one of ours runs. Where none is known by a file of ours, nothing is known about it. */
+/** Whether a process of the component runs; true where no file of ours identifies the component. */
 async function runs(name: ComponentName, { components, clock, signal, outcomes }: Restarting): Promise<boolean> {
   const component = components.find((each) => each.name === name);
   if (component === undefined) return true;
@@ -173,7 +174,7 @@ async function runs(name: ComponentName, { components, clock, signal, outcomes }
   return (await poll(look, { forMs, everyMs: 100, clock, signal })) ?? false;
 }
 
-/** For `status`, one sentence for each process of a service that still has what was there before. */
+/** One sentence for `status` for each process of a service that still runs with former content. */
 export async function waitingServices(
   components: readonly Component[],
   markers: Pick<Markers, 'look' | 'boot'>,

@@ -1,34 +1,37 @@
-// Files of this machine that a running component has loaded in a former version: the start of its process is held against
-// the change, no matter who made it. Pure: a note of earlier runs, states of files and processes go in.
-//
+// Files of this machine that a running component has loaded in a former version: the start of its process is compared
+// with the time of the change, no matter which program made it. Pure: a note of earlier runs, states of files and
+// processes go in.
 // A time alone is a weak witness (touch, chmod, a restored copy that keeps its dates, a clock that is set), so each run
-// notes which content a file has, by digest and uptime, and which content each process has loaded. What was noted decides;
+// notes which content a file has, by digest and uptime, and which content each process has loaded. The note decides;
 // the file's times decide only for a process that no earlier run has seen with its file.
 import type { ComponentName } from '../components.ts';
 import type { ProcessId } from '../host/proc.ts';
 import type { ProofResult } from '../proof/result.ts';
 import { isSameProcess, startedBefore, startedSeconds } from './decide.ts';
 
-/** Discloses nothing of a key: SHA-256 over all that a component loads of the file. */
+/** Digest that discloses nothing of a key: SHA-256 over all that a component loads of the file. */
 export interface LoadedContent {
   readonly digest: string;
-  /** When the certificate in it ends, milliseconds since the epoch; undefined where it has none. */
+  /** notAfter of the certificate in it, milliseconds since the epoch; undefined where it has none. */
   readonly until?: number | undefined;
 }
 
-/** A file that a component reads at its start only, as it is now. */
+/** Present state of a file that a component reads at its start only. */
 export interface FileState extends LoadedContent {
   readonly artefact: string;
   readonly file: string;
-  /** Its content was written, or this inode made (mtime, birth time): seconds since the boot. */
+  /** Uptime when its content was written, or this inode was created (mtime, birth time): seconds since the boot. */
   readonly writtenSeconds: number;
-  /** Any change of its inode, also of its mode (ctime). What was copied here with its dates shows only in this. */
+  /**
+   * Uptime of the last change of its inode, also of its mode (ctime). A file that was copied here with its dates shows
+   * only in this.
+   */
   readonly touchedSeconds: number;
   readonly writtenAt: Date;
 }
 
 interface Seen extends LoadedContent {
-  /** Seconds since the boot at which it was seen first. */
+  /** Seconds since the boot at which it was observed first. */
   readonly since: number;
 }
 
@@ -37,9 +40,9 @@ interface LoadedBy extends ProcessId {
   readonly files: Readonly<Record<string, LoadedContent>>;
 }
 
-/** For one component, since the boot of this machine. */
+/** Note of one component, since the boot of this machine. */
 export interface LoadedNote {
-  /** The content of each file, by path. */
+  /** Content of each file, by path. */
   readonly seen: Readonly<Record<string, Seen>>;
   readonly processes: readonly LoadedBy[];
 }
@@ -53,7 +56,7 @@ interface Observation {
   readonly seconds: number;
 }
 
-/** The note with what this observation adds. The same where nothing has changed. */
+/** The note with the additions of this observation. The same where nothing has changed. */
 export function learn(note: LoadedNote, { processes, files, seconds }: Observation): LoadedNote {
   const seen = files.map(({ file, digest, until }): readonly [string, Seen] => {
     const before = note.seen[file];
@@ -70,32 +73,33 @@ export function learn(note: LoadedNote, { processes, files, seconds }: Observati
   return { seen: Object.fromEntries(seen), processes: processes.map(loadedBy) };
 }
 
-/** Undefined: not known. */
+/** Content that a process loaded at its start; undefined: unknown. */
 function contentAtStart(process: ProcessId, now: FileState, seen: Seen | undefined): LoadedContent | undefined {
   const startedAfter = (change: number): boolean => startedBefore([process], change).length === 0;
   const before = seen !== undefined && seen.since <= startedSeconds(process) ? seen : undefined;
   if (before?.digest === now.digest) return now;
   if (startedAfter(now.touchedSeconds)) return now;
-  // Another content since it was seen: the change of the inode was one, and where its dates were kept it may have come first.
+  // The content has changed since it was observed: the change of the inode was one, and where its dates were kept it
+  // may have come first.
   if (before !== undefined) return startedAfter(now.writtenSeconds) ? undefined : before;
-  // A mode that was changed is no change of the content.
+  // A changed mode is no change of the content.
   return startedAfter(now.writtenSeconds) ? now : undefined;
 }
 
-/** A process that has not loaded what a file holds now; `unknown`: it may have. */
+/** A process that has not loaded the present content of a file; `unknown`: it may have. */
 export interface FormerFile {
   readonly component: ComponentName;
-  /** A unit of its own, where the others are static pods. */
+  /** Runs as a unit of its own, not as a static pod. */
   readonly isService: boolean;
   readonly process: ProcessId;
   readonly artefact: string;
   readonly file: string;
   readonly state: 'former' | 'unknown';
-  /** When the file was written. */
+  /** Time at which the file was written. */
   readonly changedAt: Date;
-  /** When the certificate ends that it has loaded; undefined where that is not known. */
+  /** notAfter of the certificate that it has loaded; undefined where unknown. */
   readonly until?: Date | undefined;
-  /** From when on it is restarted by the run that restarts; undefined where a time does not decide. */
+  /** Time from which the run that restarts restarts it; undefined where no time decides. */
   readonly restartsAt?: Date | undefined;
 }
 
@@ -104,7 +108,7 @@ interface Reader {
   readonly isService: boolean;
 }
 
-/** The files of one component that its processes have loaded as they are no more. `note`: with this observation. */
+/** Files of one component that its processes have loaded in a former version. `note`: with this observation. */
 export function formerFiles(
   { name, isService }: Reader,
   note: LoadedNote,
@@ -116,7 +120,7 @@ export function formerFiles(
       if (loaded?.digest === state.digest) return [];
       const { artefact, file, writtenAt: changedAt } = state;
       const found = { component: name, isService, process, artefact, file, changedAt };
-      // Without a certificate in it nothing of it ends; a kubelet that joins writes its own after its start.
+      // Nothing in a file without a certificate expires; a kubelet that joins writes its own file after its start.
       if (loaded === undefined) return state.until === undefined ? [] : [{ ...found, state: 'unknown' }];
       const until = loaded.until === undefined ? undefined : new Date(loaded.until);
       const restartsAt = restartOf({ until: loaded.until, next: state.until, isService });
@@ -125,12 +129,16 @@ export function formerFiles(
   );
 }
 
-/** Long enough for a person to see that it has failed, and short enough that the administrator's own restart comes first. */
+/**
+ * Long enough for a person to see that it has failed, and short enough that the administrator's own restart comes
+ * first.
+ */
 const restartAheadMs = 86_400_000;
 
 /**
- * When a restart is worth its interruption: what was loaded ends, and what is there now ends later. Machines beside a service
- * may not do without it, so that waits until what it has loaded is of no use to anybody.
+ * Time from which a restart is worth its interruption: the certificate loaded expires, and the one on disk expires
+ * later. Other machines may depend on a service, so its restart waits until the certificate that it has loaded is
+ * useless.
  */
 function restartOf({
   until,
@@ -146,9 +154,10 @@ function restartOf({
 }
 
 /**
- * Whether it is restarted now. What is still valid is left to the administrator while it works. Where what was loaded is
- * valid or unknown, a Lease shows it: a holder that renews works. One that stands by shows nothing, and its restart
- * interrupts nothing, so it is restarted where what it has is unknown; where that is valid only if nobody leads.
+ * Whether it is restarted now. A process whose certificate is still valid is left to the administrator while it works.
+ * Where the certificate loaded is valid or unknown, a Lease shows whether it works: a holder that renews does. A
+ * standby shows nothing, and its restart interrupts nothing, so it is restarted where its certificate is unknown; where
+ * that is valid, only if no instance leads.
  */
 export function isToRestart(
   { state, restartsAt }: FormerFile,

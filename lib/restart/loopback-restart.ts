@@ -1,6 +1,6 @@
-// kube-apiserver is restarted before the certificate ends that it has made for itself: by a marker, as after a write, and on
-// one machine of the cluster after the other by the Lease of renewals. Nobody waits for that Lease for ever: machines that
-// cannot take it come to their restart at different times, as they have started at different times.
+// kube-apiserver is restarted before its self-made loopback certificate expires: by a marker, as after a write, and on
+// one machine of the cluster after the other by the renewal Lease. No machine waits for that Lease for ever: machines
+// that cannot take it restart at different times, as they have started at different times.
 import { askLoopback, judgeLoopback } from '../proof/loopback.ts';
 import type { HostProofs } from '../proof/prove.ts';
 import type { Component } from './decide.ts';
@@ -15,7 +15,7 @@ interface LoopbackOptions extends Pick<HostProofs, 'apiServer' | 'clock' | 'sign
   readonly lease: Pick<RenewalLease, 'take'> | undefined;
 }
 
-/** Leaves the marker where it is time. Never rejects. */
+/** Leaves the marker where the restart is due. Never rejects. */
 export async function markLoopback({ components, markers, lease, apiServer, clock, signal }: LoopbackOptions) {
   const component = components.find(({ name }) => name === 'kube-apiserver');
   if (component === undefined || apiServer === undefined) return;

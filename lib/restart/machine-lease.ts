@@ -1,5 +1,5 @@
-// Leases that let one machine of a cluster at a time do something, taken by compare-and-swap: restart kube-apiserver, or
-// renew certificates ahead of time. Only `uninstall` deletes them.
+// Leases by which one machine of a cluster at a time restarts kube-apiserver, or renews certificates ahead of time;
+// taken by compare-and-swap. Only `uninstall` deletes them.
 import { dirname } from 'node:path';
 import { type Clock, steadyMs } from '../clock.ts';
 import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
@@ -21,32 +21,32 @@ import { getIfPresent, microTime } from '../kube/objects.ts';
 import { retry } from '../retry.ts';
 import { judgeMachineLease, machineLeaseSeconds } from './decide.ts';
 
-/** Of restarts of kube-apiserver in its own pod. `init` grants it by this name. */
+/** Serialises restarts of kube-apiserver in its own pod. `init` grants it by this name. */
 export const restartLease: LeaseName = { namespace: 'kube-cert-recovery', name: 'kube-apiserver-restart' };
 
-/** Of renewals ahead of time on the hosts of the control plane. `init host --renew-before` grants it by this name. */
+/** Serialises renewals ahead of time on control-plane hosts. `init host --renew-before` grants it by this name. */
 export const renewalLease: LeaseName = { namespace: 'kube-cert-recovery', name: 'control-plane-renewal' };
 
 interface MachineLeaseOptions {
   /** Default: restartLease. */
   readonly lease?: LeaseName;
   readonly connection: Pick<KubeConnection, 'request'>;
-  /** This machine, by the name of its Node object where that is known: no other one of the cluster has it. */
+  /** Unique name of this machine in the cluster: the name of its Node object, where known. */
   readonly holder: string;
-  /** Keeps what was seen for the next process, for one that ends before the Lease does. Absolute path. */
+  /** File that keeps the observed version for the next process, as a run is shorter than the Lease. Absolute path. */
   readonly seenFile?: string | undefined;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** How long it stays taken when it is not given back. Default: machineLeaseSeconds. */
+  /** Duration after which it expires when it is not given back. Default: machineLeaseSeconds. */
   readonly durationSeconds?: number;
-  /** Of each request while it is acquired. Default: the connection's. */
+  /** Limit for each request while it is acquired. Default: the connection's. */
   readonly timeoutMs?: number;
 }
 
 const askAgainMs = 1000;
 
 type Asking = Pick<LeaseRequest, 'signal' | 'timeoutMs'>;
-/** Of a process that is told to end: it may still send one request. */
+/** Limit of the one request that a terminating process may still send. */
 const lastRequest: Asking = { signal: new AbortController().signal, timeoutMs: 5000 };
 
 export class MachineLease {
@@ -59,7 +59,7 @@ export class MachineLease {
     this.#lease = options.lease ?? restartLease;
   }
 
-  /** Resolves when it is ours. Throws KubeConflict while another machine holds it, and what the connection throws. */
+  /** Resolves when it is ours. Throws KubeConflict while another machine holds it, and errors of the connection. */
   async acquire(): Promise<void> {
     const { holder, clock, durationSeconds = machineLeaseSeconds } = this.#options;
     const found = await this.#read();
@@ -85,9 +85,9 @@ export class MachineLease {
   }
 
   /**
-   * Gives back what is ours, also when the signal has aborted. Asks again for `withinMs` while no API server answers, or one
-   * that does not know yet who may do what: it may be the one that has just been restarted. Throws the last answer: then the
-   * Lease may still be ours, and ends after its duration.
+   * Gives our Lease back, also when the signal has aborted. Retries for `withinMs` while no API server answers, or
+   * refuses because it has not loaded its RBAC yet: it may have just been restarted. Throws the last error: then the
+   * Lease may still be ours, and expires after its duration.
    */
   async giveBack(withinMs: number): Promise<void> {
     const { holder, clock, signal } = this.#options;
@@ -100,7 +100,7 @@ export class MachineLease {
     await retry(giveBack, isPassing, { forMs: withinMs, everyMs: askAgainMs, clock, signal });
   }
 
-  /** The same for who does not come back to it: a Lease that stays ends after its duration. Never rejects. */
+  /** Gives the Lease back without a later attempt: a Lease that stays expires after its duration. Never rejects. */
   async release(withinMs = 0): Promise<void> {
     await this.giveBack(withinMs).catch(() => undefined);
   }
@@ -122,7 +122,7 @@ export class MachineLease {
     const { clock, seenFile } = this.#options;
     const nowMs = steadyMs(clock);
     const version = metadata?.resourceVersion ?? '';
-    // Where the uptime is unknown, what another process has seen means nothing.
+    // Where the uptime is unknown, an observation of another process means nothing.
     const file = clock.uptimeSeconds() === undefined ? undefined : seenFile;
     if (file !== undefined) this.#observed ??= await readObserved(file);
     if (this.#observed?.version !== version || this.#observed.sinceMs > nowMs) {
@@ -146,9 +146,9 @@ function lost(lease: LeaseName, ...codes: readonly ErrorCode[]): (err: unknown) 
 }
 
 /**
- * The version of a Lease that was seen last, and since when. Kept for the next process: a timer's runs each end long before
- * a Lease that is not given back expires. Uptime counts, and the boot that it belongs to: a clock that is set changes
- * nothing.
+ * The version of a Lease that was observed last, and since when. Kept for the next process: a timer's runs each stop
+ * long before a Lease that is not given back expires. Uptime counts, and the boot that it belongs to: a clock that is
+ * set changes nothing.
  */
 interface ObservedVersion {
   /** resourceVersion. */
@@ -157,7 +157,7 @@ interface ObservedVersion {
   readonly sinceMs: number;
 }
 
-/** Undefined when nothing is kept, or what is there is of another boot or not ours. Throws ReadFailed. */
+/** Undefined when there is no note, or it belongs to another boot or is not ours. Throws ReadFailed. */
 export async function readObserved(path: string): Promise<ObservedVersion | undefined> {
   const what = `note "${path}"`;
   const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(path) }, () =>
@@ -168,7 +168,7 @@ export async function readObserved(path: string): Promise<ObservedVersion | unde
   return { version, sinceMs: Number(sinceMs) };
 }
 
-/** In a directory that is there. Throws WriteFailed. */
+/** Writes the note into an existing directory. Throws WriteFailed. */
 export async function keepObserved(path: string, { version, sinceMs }: ObservedVersion): Promise<void> {
   const content = [bootId(), version, Math.floor(sinceMs)].join(' ');
   await replaceFile({ path, content, mode: 0o600, what: 'note' });

@@ -1,7 +1,7 @@
-// Changes the manifest of a static pod. It is never absent and never half, because for the kubelet an absent manifest is a pod
-// to be stopped. Owner, mode and attributes stay. The temporary file lies in the same directory, where the kubelet passes
-// over names that begin with a dot (pkg/kubelet/config/file.go, extractFromDir; file_linux.go, produceWatchEvent); no other
-// copy ever does, because the kubelet would run it, too.
+// Changes the manifest of a static pod. It is never absent and never half, because for the kubelet an absent manifest
+// is a pod to be stopped. Owner, mode and attributes stay. The temporary file lies in the same directory, where the
+// kubelet passes over names that begin with a dot (pkg/kubelet/config/file.go, extractFromDir; file_linux.go,
+// produceWatchEvent); no other copy ever does, because the kubelet would run it, too.
 import { dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { attempt, type Disk, realDisk } from '../disk/disk.ts';
@@ -10,16 +10,16 @@ import { RecoveryError } from '../errors.ts';
 import { editYaml, isMapping, parseYaml } from '../yaml.ts';
 
 interface ManifestEdit {
-  /** `conflict`: another program has written it between our look and our write, and it is theirs. */
+  /** `conflict`: another program has written it between our read and our write, and its version stays. */
   readonly outcome: 'written' | 'unchanged' | 'conflict';
-  /** What was there, and what was to be there: the same bytes when nothing had to change. */
+  /** Present and wanted content: the same bytes when nothing had to change. */
   readonly before: Buffer;
   readonly after: Buffer;
 }
 
 /**
- * `change` gets what is there and returns what is to be there; undefined: it is right as it is. Throws what `change`
- * throws, ReadFailed, WriteFailed, and MaterialInvalid for a symbolic link.
+ * `change` gets the present content and returns the wanted one; undefined: unchanged. Throws what `change` throws,
+ * ReadFailed, WriteFailed, and MaterialInvalid for a symbolic link.
  */
 export async function editManifest(
   path: string,
@@ -29,7 +29,8 @@ export async function editManifest(
   const what = `manifest "${path}"`;
   const directory = dirname(path);
   const { before, stats } = await attempt({ code: 'ReadFailed', action: 'read', what, directory }, async () => {
-    // The kubelet would follow a link, but an administrator who made it wants the target changed, and not the link replaced.
+    // The kubelet would follow a link, but an administrator who made it wants the target changed, and not the link
+    // replaced.
     const link = await disk.lstat(path);
     if (link.isSymbolicLink()) {
       const message = `Cannot write ${what}: it is a symbolic link, wanted the file itself; put the file in its place`;
@@ -73,16 +74,17 @@ interface Pod {
 interface ManifestRewrite {
   readonly path: string;
   readonly component: string;
-  /** From inputsHash. */
+  /** Result of inputsHash. */
   readonly hash: string;
 }
 
 /**
  * Restarts a static pod by an annotation: for the kubelet a changed manifest is another pod
- * (pkg/kubelet/config/common.go, applyDefaults). It holds the hash of what the component reads at its start, so it changes
- * when that has changed and never else; it outlives our own container, which is replaced with the pod.
- * `unchanged`: the manifest has this hash already. `conflict`: another program has written it meanwhile, so the pod may be
- * replaced anyway. Throws ReadFailed, WriteFailed, and MaterialInvalid for what is no manifest of a pod with this component.
+ * (pkg/kubelet/config/common.go, applyDefaults). It holds the hash of the inputs that the component reads at its start,
+ * so it changes exactly when they have changed; it outlives our own container, which is replaced with the pod.
+ * `unchanged`: the manifest has this hash already. `conflict`: another program has written it since our read, so the
+ * pod may be replaced anyway. Throws ReadFailed, WriteFailed, and MaterialInvalid for a file that is no manifest of a
+ * pod with this component.
  */
 export async function rewriteManifest(
   rewrite: ManifestRewrite,
@@ -92,7 +94,9 @@ export async function rewriteManifest(
   return (await editManifest(path, (before) => annotated(before.toString('utf8'), rewrite), disk)).outcome;
 }
 
-/** The text with the annotation; undefined when it has it. What is published is what has been parsed again. */
+/**
+ * The text with the annotation; undefined when it has it. The result is parsed again and compared before it is written.
+ */
 function annotated(text: string, { path, component, hash }: ManifestRewrite): string | undefined {
   const pod = podOf(text, path);
   const containers = pod.spec?.containers;

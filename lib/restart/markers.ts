@@ -1,10 +1,10 @@
-// What must still be restarted, kept in the lock directory: a run that dies between a renewal and the restart is
-// completed by the next. A marker is whole or not there. One that cannot be written does not stop the repair: this
-// process still knows. A store wraps the one of this host and marks components before the first of their files changes:
-//   1. note that files of the component are being written
-//   2. write
-//   3. note which of its processes run: they have read what was there before. Later ones read the new file.
-// When nothing was written the note is taken back, so that a write that fails again and again restarts nothing.
+// Pending restarts, kept in the lock directory: a run that dies between a renewal and the restart is completed by the
+// next. A marker is whole or absent. A marker that cannot be written does not stop the repair: this process keeps it in
+// memory. The marking store wraps the store of this host and marks components before the first of their files changes:
+// 1. note that files of the component are being written
+// 2. write
+// 3. note which of its processes run: they have read former content. Later ones read the new file.
+// When nothing was written the note is removed, so that a write that fails again and again restarts nothing.
 import { X509Certificate } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,19 +19,19 @@ import type { Store } from '../store/store.ts';
 import type { Component, Marker } from './decide.ts';
 import { readersOnHost } from './processes.ts';
 
-/** Where this run keeps what the next one must know. */
+/** Place of the notes that a run keeps for the next run. */
 export interface RestartNotes {
   /** The lock directory. */
   readonly directory: string;
-  /** From bootId. */
+  /** Result of bootId. */
   readonly boot: string;
-  /** Called with what could not be written or removed. Must not throw. */
+  /** Called with the error of a write or removal. Must not throw. */
   readonly onFailed: (err: RecoveryError) => void;
 }
 
 export class Markers {
   readonly #notes: RestartNotes;
-  /** What could not be written down: only known here. */
+  /** Markers that could not be written: known to this process only. */
   readonly #unwritten = new Map<ComponentName, Marker>();
 
   constructor(notes: RestartNotes) {
@@ -43,7 +43,7 @@ export class Markers {
   }
 
   /**
-   * The marker as it is now: other runs leave and remove them, too. An unreadable one counts as one of a run that died
+   * The present marker: other runs leave and remove markers, too. An unreadable one counts as left by a run that died
    * while it wrote.
    */
   async look(name: ComponentName): Promise<Marker | undefined> {
@@ -67,7 +67,7 @@ export class Markers {
     }
   }
 
-  /** Once it has been acted on; a younger one of another run stays. */
+  /** Removes a marker that has been acted on; a younger marker of another run stays. */
   async settle(name: ComponentName, done: Marker): Promise<void> {
     const now = await this.look(name);
     if (now === undefined || JSON.stringify(now) === JSON.stringify(done)) await this.remove(name);
@@ -75,7 +75,7 @@ export class Markers {
 
   async remove(name: ComponentName): Promise<void> {
     this.#unwritten.delete(name);
-    // Whatever it is: one that stays would restart its component at every run.
+    // Recursive, whatever lies there: a marker that stays would restart its component at every run.
     await rm(this.#path(name), { force: true, recursive: true }).catch((cause: unknown) => {
       const message = `Cannot remove marker "${this.#path(name)}": ${systemCode(cause) ?? 'unknown'}; remove it by hand`;
       this.#notes.onFailed(new RecoveryError('WriteFailed', message, { cause }));
@@ -106,7 +106,7 @@ const isProcess = (value: unknown): value is ProcessId => {
 
 export function createMarkingStore(store: Store, components: readonly Component[], markers: Markers): Store {
   const { boot } = markers;
-  /** Files of one component one after the other: each takes back only its own note. */
+  /** Serialises writes of files of one component: each removes only its own note. */
   const last = new Map<Component, Promise<unknown>>();
 
   /** Never rejects, as nothing in it does. */
@@ -116,7 +116,7 @@ export function createMarkingStore(store: Store, components: readonly Component[
     write: () => Promise<WriteOutcome>,
   ): Promise<WriteOutcome> => {
     const { name } = component;
-    // Not what was there when this run began: another may have left one since, and its note must outlast ours.
+    // Read now, not when this run began: another run may have left a marker since, and its note must outlast ours.
     const before = await markers.look(name);
     const until = [before?.until, former].reduce((one, other) => (one && other && one < other ? one : (other ?? one)));
     await markers.set(name, { boot, state: 'writing', running: before?.running ?? [], until }); // 1
@@ -152,7 +152,7 @@ export function createMarkingStore(store: Store, components: readonly Component[
 interface WriteOutcome {
   readonly outcome?: 'written' | 'conflict';
   readonly err?: unknown;
-  /** Whether what lies there may be another now. */
+  /** Whether the file there may have changed. */
   readonly changed: boolean;
 }
 
@@ -170,7 +170,7 @@ export async function writeAndSee(store: Store, ...write: Parameters<Store['writ
   }
 }
 
-/** Of the certificate that is there; undefined where none can be read. */
+/** notAfter of the certificate there; undefined where none can be read. */
 async function endOf(store: Store, location: Location, signal: AbortSignal): Promise<Date | undefined> {
   try {
     const pem = (await store.read(location, signal))?.entries[certificateKey];
@@ -180,7 +180,7 @@ async function endOf(store: Store, location: Location, signal: AbortSignal): Pro
   }
 }
 
-/** Where it cannot be known none is named: a process that cannot be seen cannot be restarted either. */
+/** Empty where processes cannot be read: a process that is not visible cannot be restarted either. */
 export function runningOf(component: Component): readonly ProcessId[] {
   try {
     return readersOnHost(component).map(({ pid, started }) => ({ pid, started }));

@@ -1,10 +1,10 @@
-// Whether a recovered machine works: its API server serves the certificate that lies on disk, its etcd is healthy and has a
-// quorum where it was restarted, and each identity that was renewed is accepted, which only a Lease shows that its holder
-// has renewed since. Each identity asks for itself: that its credential may read the Lease proves half of it.
-//
-// Whose use has not been shown is kept in the lock directory until it is: a pass that finds nothing to renew must not
-// report a success that was not seen. Asked for again after a minute, then at growing distances, of an hour at most. It
-// does not outlive a boot (/run), and a note of another boot counts for nothing: everything has been started again since.
+// Whether a recovered machine works: its API server serves the certificate that lies on disk, its etcd is healthy and
+// has a quorum where it was restarted, and each renewed identity is accepted, which only a Lease shows that its holder
+// has renewed since. Each identity reads its Lease itself: that its credential may read it proves half.
+// Use that has not been proven is kept in the lock directory until it is: a pass that finds nothing to renew must not
+// report a success that was not observed. Proofs are tried again after a minute, then at growing distances, of an hour
+// at most. The note does not outlive a boot (/run), and a note of another boot counts for nothing: all processes have
+// been started again since.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { notLater } from '../clock.ts';
@@ -22,12 +22,12 @@ export interface ProvingOptions extends HostProofs {
   readonly log: Log;
 }
 
-/** Whose use is to be shown: the API server, or a component that has read its files again since then. */
+/** Subject of a proof: the API server, or a component that has read its files again since then. */
 export interface WantedProof {
-  /** `apiServerComponent`, or a component's. */
+  /** `apiServerComponent`, or a component's name. */
   readonly name: string;
   readonly since: Date;
-  /** How long it is asked for. Default: a minute. */
+  /** Time for which the proof is tried. Default: a minute. */
   readonly patienceMs?: number;
 }
 
@@ -38,13 +38,13 @@ interface NotProven extends WantedProof {
   readonly message: string;
 }
 
-/** What could not be shown; empty when all works. Never rejects. */
+/** Proofs that failed; empty when all works. Never rejects. */
 export async function proveUse(wanted: readonly WantedProof[], options: ProvingOptions): Promise<readonly NotProven[]> {
   const { components, clock, log } = options;
   const began = clock.now();
   const results = wanted.map(async (one): Promise<readonly NotProven[]> => {
     const { name, patienceMs = defaultPatienceMs } = one;
-    // A clock that was set back since must not ask for a renewal in the future.
+    // After a clock was set back, a renewal in the future must not be waited for.
     const since = notLater(one.since, began);
     const component = components.find((each) => each.name === name);
     const kubeconfig = component && ownKubeconfig(component);
@@ -64,21 +64,24 @@ export async function proveUse(wanted: readonly WantedProof[], options: ProvingO
   return (await Promise.all(results)).flat();
 }
 
-/** Resolves when the API server serves what is on disk, or after half a minute. */
+/** Resolves when the API server serves the certificate on disk, or after half a minute. */
 export async function waitForApi(options: ProvingOptions): Promise<void> {
   await proveServedHere(defaultPatienceMs / 2, options);
 }
 
-/** Whose processes have read the present files since then; `message`: why it was not proven the last time. */
+/** Proof still to be given; `message`: why it failed the last time. */
 interface PendingProof extends NotProven {
   readonly askedAt: Date;
   readonly attempts: number;
 }
 
-/** Of what an earlier pass could not prove. A pass fails until it is proven, although it is asked for at growing distances. */
+/**
+ * Patience for proofs that an earlier pass could not give. A pass fails until they are given, although they are tried
+ * at growing distances.
+ */
 const laterPatienceMs = 10_000;
 
-/** What was not proven, one sentence each: by this pass, or by an earlier one that need not be asked again yet. */
+/** Failed proofs, one sentence each: of this pass, or of an earlier one where the next try is not due yet. */
 export async function proveAll(
   fresh: readonly WantedProof[],
   notes: RestartNotes,
@@ -98,7 +101,7 @@ export async function proveAll(
     return { name, since, message, askedAt: now, attempts };
   };
   const wanted = [...fresh, ...again];
-  // Before it is asked: a pass that is ended meanwhile has proven nothing.
+  // Noted before the proof: a pass that is terminated during it has proven nothing.
   await savePending(
     [...later, ...wanted.map((one) => noted(one, `${one.name}: its use has not been proven yet`))],
     notes,
@@ -111,17 +114,17 @@ export async function proveAll(
 
 const asking = { firstMs: 60_000, longestMs: 3_600_000 };
 
-/** Pure. Without an answer in the future: then the clock was set back. */
+/** Pure. True for a try in the future: then the clock was set back. */
 export function isDue({ askedAt, attempts }: Pick<PendingProof, 'askedAt' | 'attempts'>, now: Date): boolean {
   const sinceMs = now.getTime() - askedAt.getTime();
-  // The timer that asks fires once a minute, not to the millisecond.
+  // The timer of these runs fires once a minute, not to the millisecond.
   const pauseMs = backoffMs(attempts, asking) - asking.firstMs / 2;
   return sinceMs < 0 || sinceMs >= pauseMs;
 }
 
 const fileIn = (directory: string): string => join(directory, 'unproven');
 
-/** None where nothing is to be read, and where it cannot be read: then the next renewal asks again. */
+/** Empty where there is no note, or it cannot be read: then the next renewal proves again. */
 export async function loadPending({
   directory,
   boot,

@@ -1,7 +1,7 @@
-// Restarts of a component in our pod after a change of what it reads at its start only: once for all changes that belong
-// together, and last of all. Changes are gathered until none has come for a while; then what the processes show decides
-// (decide.ts), not what the observer said. Done is only a new process that runs; everything else is tried again, and
-// reported once. A change during an attempt is gathered again.
+// Restarts of a component in our pod after a change of its start-up inputs: once for all changes that belong together,
+// and last of all. Changes are gathered until none has come for a while; then the processes decide (decide.ts), not the
+// report of the observer. Only a new process that runs is success; everything else is retried, and reported once. A
+// change during an attempt is gathered again.
 import { type Clock, steadyMs } from '../clock.ts';
 import { RecoveryError, errorText, isCode } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';
@@ -21,37 +21,38 @@ import { rewriteManifest } from './manifest.ts';
 import { processesInPod, terminate } from './processes.ts';
 import type { MachineLease } from './machine-lease.ts';
 
-/** Files that the component reads at its start only are whole on disk. */
+/** Change of files that the component reads at its start only, whole on disk. */
 export interface InputChange {
   readonly artefact: string;
-  /** Of the contents. */
+  /** Digest of the contents. */
   readonly digest: string;
-  /** Their newest ctime. */
+  /** Newest ctime of the files. */
   readonly changedAt: Date;
   readonly since: WrittenInput['since'];
 }
 
-/** Milliseconds. */
+/** All in milliseconds. */
 interface PodRestartPace {
-  /** Without a change for so long, a recovery is over. */
+  /** A recovery is over after so long without a change. */
   readonly quietMs: number;
-  /** The longest that changes one after the other are waited out. */
+  /** Longest wait for changes that follow each other. */
   readonly gatherMs: number;
-  /** Between attempts; doubled after each. */
+  /** Delay between attempts; doubled after each. */
   readonly firstMs: number;
   readonly mostMs: number;
-  /** When a restart that does not succeed is reported. */
+  /** Time after which a restart that does not succeed is reported. */
   readonly boundMs: number;
-  /** When it is, where another machine holds the Lease: one that has died keeps it for minutes. */
+  /** The same where another machine holds the Lease: a machine that has died keeps it for minutes. */
   readonly leaseBoundMs: number;
   /**
-   * Until the new process runs and is ready: kube-apiserver waits up to a minute for watches before it ends
-   * (k8s.io/apiserver: pkg/server/genericapiserver.go), the kubelet's longest back-off is 300 s, and a minute for the start.
+   * Limit until the new process runs and is ready: kube-apiserver waits up to a minute for watches before it exits
+   * (k8s.io/apiserver: pkg/server/genericapiserver.go), the kubelet's longest back-off is 300 s, and a minute for the
+   * start.
    */
   readonly successorMs: number;
 }
 
-/** The API server has just been restarted: one answer of it is not the last. */
+/** The API server has just been restarted: a single refusal is not final. */
 const giveBackMs = 60_000;
 
 const podRestartPace: PodRestartPace = {
@@ -68,9 +69,9 @@ export interface PodRestartOptions {
   readonly component: string;
   readonly manifest: string | undefined;
   readonly hasShortBackOff: boolean;
-  /** Whether the API server answers that it is ready: without it a component would end again at once. */
+  /** Whether the API server reports ready: without it a component would exit again immediately. */
   readonly isApiReady: () => Promise<boolean>;
-  /** Acquired before a restart, so that the machines of a cluster do it one after the other. */
+  /** Acquired before a restart, so that the machines of a cluster restart one after the other. */
   readonly lease?: Pick<MachineLease, 'acquire' | 'giveBack' | 'release'> | undefined;
   readonly clock: Clock;
   readonly log: Log;
@@ -95,7 +96,7 @@ export class PodRestarter {
   readonly #observedSince: number;
   readonly #inputs = new Map<string, { readonly digest: string; readonly writtenSeconds: number }>();
   readonly #wake = new Wake();
-  /** Counts changes; an attempt settles those that there were when it began. */
+  /** Counts changes; an attempt settles the changes before its start. */
   #changes = 0;
   #settled = 0;
   #isReported = false;
@@ -120,7 +121,7 @@ export class PodRestarter {
     this.#wake.call();
   }
 
-  /** Until the signal aborts. */
+  /** Runs until the signal aborts. */
   async run(): Promise<void> {
     const { signal } = this.#options;
     while (!signal.aborted) {
@@ -143,7 +144,7 @@ export class PodRestarter {
     }
   }
 
-  /** Attempts until one succeeds, something changes, or the end. */
+  /** Attempts until one succeeds, an input changes, or the signal aborts. */
   async #settle(): Promise<void> {
     const { clock, signal } = this.#options;
     const begun = steadyMs(clock);
@@ -179,7 +180,7 @@ export class PodRestarter {
     const first = this.#judge();
     if (first.kind === 'cannot') return first;
     if (first.kind === 'none') {
-      // An earlier container of ours may have acquired it: it ended with the pod that it had replaced.
+      // An earlier container of ours may have acquired it: it was terminated with the pod that it had replaced.
       if (lease !== undefined && (await this.#waitForApi(Infinity, 1_000))) await lease.release(giveBackMs);
       return undefined;
     }
@@ -200,7 +201,7 @@ export class PodRestarter {
       if (successor !== undefined) this.#log.info('restart.done', { message: `${message}; ${successor.pid} runs` });
       return undefined;
     } finally {
-      // What was refused is tried again: the next attempt finds nothing to restart, and gives it back.
+      // A refused return is tried again: the next attempt finds nothing to restart, and gives the Lease back.
       if (mustRelease) await lease?.giveBack(giveBackMs);
     }
   }
@@ -217,7 +218,7 @@ export class PodRestarter {
     });
   }
 
-  /** Says what was done. */
+  /** Returns a description of the restart. */
   async #restart(verdict: RestartVerdict & { kind: 'signal' | 'rewriteManifest' }): Promise<string> {
     const { component } = this.#options;
     const why = verdict.kind === 'signal' ? verdict.message : await this.#annotate(verdict.manifest);
@@ -247,7 +248,7 @@ export class PodRestarter {
       const message = `Cannot write manifest "${path}": it has just been written by another; looking again`;
       throw new RecoveryError('WriteFailed', message);
     }
-    // A manifest that has the hash of older days (contents came back) replaces nothing.
+    // A manifest that has this hash already (contents came back) replaces no pod.
     if (outcome === 'unchanged') return `SIGTERM: ${heldBack}`;
     const message = 'manifest rewritten; the kubelet replaces the pod, and this process';
     this.#log.info('restart.done', { path, message });
@@ -279,7 +280,7 @@ export class PodRestarter {
     return signal.aborted ? undefined : successor;
   }
 
-  /** Whether it is ready in time, before the signal aborts. */
+  /** Whether the API server is ready in time, before the signal aborts. */
   async #waitForApi(atMostMs: number, everyMs: number): Promise<boolean> {
     const { isApiReady, clock, signal } = this.#options;
     const look = async (): Promise<true | undefined> => ((await isApiReady()) ? true : undefined);

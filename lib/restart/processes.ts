@@ -1,6 +1,6 @@
-// The processes of a component here: found, ended so that systemd or the kubelet starts them again, and waited for. A
-// number that another process has got meanwhile is never signalled. The same user is enough for a signal, no capability is
-// needed (kill(2)).
+// Processes of a component here: found, terminated so that systemd or the kubelet starts them again, and waited for. A
+// PID that has been reused by another process is never signalled. The same user is enough for a signal, no capability
+// is needed (kill(2)).
 import type { Clock } from '../clock.ts';
 import { controlPlane } from '../components.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
@@ -9,19 +9,19 @@ import { isOfSession, mainPidOf, runSystemctl, systemdRuns, unitOf } from '../ho
 import { poll } from '../retry.ts';
 import { type Component, readersOf } from './decide.ts';
 
-/** On this host, of this machine's control plane. Throws ReadFailed. */
+/** Processes on this host, of this machine's control plane. Throws ReadFailed. */
 export function readersOnHost(component: Pick<Component, 'name' | 'file'>): readonly ProcessFacts[] {
   return readersOf(component, readProcesses([component.name]), ourPlaces);
 }
 
-/** In our own PID namespace: with shareProcessNamespace that is the pod. Throws ReadFailed. */
+/** Processes in our own PID namespace: with shareProcessNamespace that is the pod. Throws ReadFailed. */
 export function processesInPod(component: string): readonly ProcessId[] {
   return readProcesses([component]).filter(({ isInOurPidNamespace }) => isInOurPidNamespace);
 }
 
 type Cannot = (state: string, cause?: unknown) => RecoveryError;
 
-/** Sends SIGTERM, unless it has ended by itself. Throws what `cannot` returns. */
+/** Sends SIGTERM, unless the process has exited by itself. Throws what `cannot` returns. */
 export function terminate({ pid, started }: ProcessId, cannot: Cannot): void {
   if (!isRunning({ pid, started })) return;
   try {
@@ -36,17 +36,17 @@ const systemctlMs = 60_000;
 const endMs = 30_000;
 
 /**
- * kube-apiserver stops listening and answers what it was asked, then waits up to a minute for watches, which it does not
- * end (--shutdown-watch-termination-grace-period is 0). A second signal ends it at once (k8s.io/apiserver:
- * pkg/server/signal.go): its clients go on where they were, and leaders beside it keep their Leases, which they must renew
+ * kube-apiserver stops listening and answers pending requests, then waits up to a minute for watches, which it does not
+ * close (--shutdown-watch-termination-grace-period is 0). A second signal terminates it immediately (k8s.io/apiserver:
+ * pkg/server/signal.go): its clients resume their watches, and local leaders keep their Leases, which they must renew
  * within 10 s.
  */
 const drainMs = 5_000;
 
 /**
- * On the host. A unit is restarted only for its main process: a kubelet may have been started by hand below the unit of
- * something else, which is ended then, where a service is left alone. Says what was done. Resolves when the old process has
- * ended. Throws WriteFailed.
+ * Restarts a process on the host. A unit is restarted only for its main process: a kubelet started by hand below
+ * another unit is terminated, a service is left alone. Returns a description of the restart. Resolves when the old
+ * process has exited. Throws WriteFailed.
  */
 export async function restartProcess(
   { name, isService }: Pick<Component, 'name' | 'isService'>,
@@ -65,11 +65,11 @@ export async function restartProcess(
   const unit = isUnderSystemd ? unitOf(cgroup) : undefined;
   if (isUnderSystemd) {
     const mainPid = unit && (await mainPidOf(unit, signal));
-    // A kubelet that is ended and that systemd does not start again would be away for good.
+    // A kubelet that is terminated and that systemd does not start again would be away for good.
     if (unit !== undefined && mainPid === undefined)
       throw cannot(`systemd does not say which process is the main one of ${unit}`);
     if (unit !== undefined && mainPid === pid) {
-      // A member of etcd is not ready before others are, and they may be waiting for it.
+      // A member of etcd is not ready before other members are, and they may be waiting for it.
       const waits = name !== 'etcd';
       const command = waits ? ['restart', unit] : ['--no-block', 'restart', unit];
       await runSystemctl(command, { timeoutMs: systemctlMs, signal }).catch((err: unknown) => {

@@ -1,6 +1,7 @@
-// Renewal ahead of time on one control-plane node of a cluster after the other. Before a node renews what is still valid
-// it takes a Lease, and it gives that back when what it has restarted is proven in use; a node that cannot prove that keeps
-// it, so that a fault does not spread. What has expired asks for nothing, and a wait has an end (lib/plan/ahead-rules.ts).
+// Renewal ahead of time on one control-plane node of a cluster after the other. Before a node renews valid certificates
+// it takes a Lease, and it gives that back when all restarted components are proven in use; a node that cannot prove
+// that keeps it, so that a fault does not spread. Expired certificates need no Lease, and the wait is bounded
+// (lib/plan/ahead-rules.ts).
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
@@ -16,13 +17,13 @@ import type { RestartNotes } from './markers.ts';
 import { nextCommand } from '../next-command.ts';
 
 export interface RenewalLeaseOptions {
-  /** As this host, for one piece of work. */
+  /** Runs one piece of work with a connection as this host. */
   readonly withConnection: <T>(work: (connection: KubeConnection) => Promise<T>) => Promise<T>;
-  /** This machine by a name that no other one of the cluster has: that of its Node object, where it is known. */
+  /** Unique name of this machine in the cluster: the name of its Node object, where known. */
   readonly holder: () => Promise<string>;
   /** The holder where a note of an earlier version names none. */
   readonly hostName: string;
-  /** A process that ends before its renewal is proven leaves a note for the next one. */
+  /** Directory of the note that a process leaves for the next one when it stops before its renewal is proven. */
   readonly notes: Pick<RestartNotes, 'directory' | 'boot'>;
   readonly clock: Clock;
   readonly log: Log;
@@ -46,11 +47,11 @@ export class RenewalLease {
     try {
       await ensurePrivateDirectory(notes.directory);
       const holder = wasNoted ? noted.holder : await this.#options.holder();
-      // First: a Lease that is taken and not noted would never be given back.
+      // Noted first: a Lease that is taken and not noted would never be given back.
       await replaceFile({ path: this.#note, content: `${notes.boot} ${holder}`, mode: 0o600, what: 'note' });
       await this.#with(holder, (lease) => lease.acquire());
       log.info('renewal.started', { lease: name });
-      // A Lease that is ours must not be lost for that.
+      // An error here must not lose our Lease.
       await rm(join(notes.directory, waitingNote), { force: true, recursive: true }).catch(() => undefined);
       return undefined;
     } catch (err) {
@@ -63,7 +64,7 @@ export class RenewalLease {
     }
   }
 
-  /** A timer asks each minute: told when it begins, and once an hour from then on. */
+  /** Logs a wait when it begins, and once an hour from then on: a timer runs each minute. */
   async #tellWaiting(isHeld: boolean, message: string): Promise<void> {
     const { clock, log, notes } = this.#options;
     const content = isHeld ? 'held' : 'refused';
@@ -71,7 +72,10 @@ export class RenewalLease {
       log[isHeld ? 'info' : 'warn']('renewal.waiting', { lease: name, message });
   }
 
-  /** At the end of a run that restarts: gives the Lease back where this node has it and all is proven, else keeps it. */
+  /**
+   * Called at the end of a run that restarts: gives the Lease back where this node has it and all is proven, else keeps
+   * it.
+   */
   async settle(isProven: () => Promise<boolean>): Promise<void> {
     const { log, notes } = this.#options;
     const noted = await this.#noted();
@@ -83,12 +87,12 @@ export class RenewalLease {
       await rm(this.#note, { force: true });
       log.info('renewal.finished', { lease: name });
     } catch (err) {
-      // The note stays: the next run gives it back.
+      // The note stays: the next run gives the Lease back.
       log.warn('renewal.unproven', { lease: name, err: errorText(err) });
     }
   }
 
-  /** The boot in which this node has taken it, and as whom. */
+  /** Boot in which this node has taken it, and its holder name. */
   async #noted(): Promise<{ readonly boot: string; readonly holder: string } | undefined> {
     const text = (await readRegularFile(realDisk, this.#note).catch(() => undefined))?.toString();
     const [boot = '', holder = this.#options.hostName] = text?.split(' ') ?? [];
@@ -120,8 +124,8 @@ export class RenewalLease {
 }
 
 /**
- * The fault that a renewal may cause is an API server of this node that does not answer, and then the Lease cannot be kept:
- * so long the other nodes are left as they are. They wait no longer than their certificates allow.
+ * The fault that a renewal may cause is an API server of this node that does not answer, and then the Lease cannot be
+ * renewed: for so long the other nodes do not renew. They wait no longer than their certificates allow.
  */
 const durationSeconds = 6 * 3600;
 const timeoutMs = 3_000;

@@ -1,4 +1,5 @@
-// The files that a component reads at its start only, as they are now: what it loads of each, and when that was written.
+// Present state of the files that a component reads at its start only: the content that it loads of each, and when that
+// was written.
 import { createHash, X509Certificate } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { realDisk } from '../disk/disk.ts';
@@ -16,8 +17,8 @@ interface StartFile {
 }
 
 /**
- * Not among them: what is shown in a handshake, which is asked instead, and credentials that the component rotates
- * itself, and so has in its memory before they are in the file.
+ * Files that a component reads at its start only. Not among them: certificates shown in a handshake, which is probed
+ * instead, and credentials that the component rotates itself, and so has in memory before they are in the file.
  */
 export function startFilesOf({ name, artefacts: own }: Pick<Component, 'name' | 'artefacts'>, { artefacts }: Resolved) {
   return artefacts.flatMap((artefact): readonly StartFile[] => {
@@ -34,10 +35,10 @@ export function startFilesOf({ name, artefacts: own }: Pick<Component, 'name' | 
 function pathsOfReader(artefact: ResolvedArtefact, component: string): readonly string[] {
   const { location } = artefact;
   if (!isFile(location)) return [];
-  // The document: credentials in files of their own are read again by their reader, or rotated by it.
+  // The document alone: credentials in files of their own are read again by their reader, or rotated by it.
   if (location.kind === 'kubeconfig') return [location.file];
   if (artefact.kind === 'target' && artefact.rotatedBy === component) return [];
-  // Of a CA its certificate: its key is read by none of these, or again when it changes.
+  // Of a CA only the certificate: its key is read by none of these components, or again when it changes.
   return artefact.kind === 'signer' ? [pathOf(location)] : filesOf(location).map(({ file }) => file);
 }
 
@@ -46,7 +47,7 @@ interface Now {
   readonly uptimeSeconds: number;
 }
 
-/** Undefined where it cannot be read, or changes just now: a later run looks again. */
+/** Undefined where it cannot be read, or is being changed: a later run reads it again. */
 export async function stateOfFile(
   { artefact, file, isKubeconfig }: StartFile,
   { endpoints = {} }: Resolved,
@@ -76,7 +77,7 @@ const digestOf = (...parts: readonly Uint8Array[]): string => {
 
 const contentOfPem = (bytes: Uint8Array) => ({ digest: digestOf(bytes), until: endOf(bytes) });
 
-/** The content that a client loads of a kubeconfig. A comment, another context or the order of its fields is no change. */
+/** Content that a client loads of a kubeconfig. A comment, another context or the order of its fields is no change. */
 function contentOfKubeconfig(file: string, bytes: Uint8Array, endpoints: NonNullable<Resolved['endpoints']>) {
   const view = readKubeconfigView(file, bytes, endpoints);
   if ('problem' in view || 'foreign' in view) return { digest: digestOf(bytes) };

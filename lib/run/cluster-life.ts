@@ -1,5 +1,5 @@
-// How long certificates live that are renewed on a host of kubeadm: as long as the cluster says. The run that restarts asks
-// the API server once a day, when all else is done, and notes what it has heard beside the backups: the next run may come
+// Validity period of certificates that are renewed on a host of kubeadm, as the ClusterConfiguration sets it. The run
+// that restarts fetches it once a day, as its last step, and notes it next to the backups: the next run may start
 // before there is an API.
 import type { CommonConfig } from '../config/load.ts';
 import type { RegenConfig } from '../config/mode-settings.ts';
@@ -22,16 +22,22 @@ import { nextCommand } from '../next-command.ts';
 type Configured = Pick<CommonConfig, 'inventory' | 'lives'>;
 type Places = Pick<RegenConfig, 'backupDir' | 'lockDir'>;
 
-/** One beside the backups: what was heard. One in the directory of the lock: why nothing was heard the last time. */
+/**
+ * Name of two notes: the validity period that was read (next to the backups), and the reason why the last read failed
+ * (in the directory of the lock).
+ */
 export const lifeNote = 'certificate-validity';
-/** The cluster says nothing, so kubeadm's default counts. */
+/** The ClusterConfiguration sets no validity period, so kubeadm's default counts. */
 const silent = 'default';
 
 const againMs = 24 * 3_600_000;
 const afterFailureMs = 3_600_000;
 const askMs = 3000;
 
-/** With what was heard last; without it, and on what kubeadm did not make, as the inventory says. */
+/**
+ * The inventory with the validity period noted last; without a note, and for artefacts that kubeadm did not make,
+ * unchanged.
+ */
 export async function withNotedLife(
   resolved: Resolved,
   { inventory, lives, backupDir }: Configured & Pick<Places, 'backupDir'>,
@@ -41,13 +47,16 @@ export async function withNotedLife(
   return withCertificateValidity(resolved, parseDuration(note?.text ?? '') || undefined, lives);
 }
 
-/** The same for a mode. Where nothing was ever heard it is asked for first, if `asHost` is given. Never rejects. */
+/**
+ * The inventory of a mode, likewise. Where no note exists, the validity period is fetched first, if `asHost` is given.
+ * Never rejects.
+ */
 export async function withLifeOfCluster(mode: Places, runtime: Runtime, asHost: AsHost | undefined): Promise<Resolved> {
   if ((await readNote(mode.backupDir, lifeNote)) === undefined) await askLife(mode, runtime, asHost);
   return withNotedLife(runtime.resolved, { ...runtime.config, ...mode });
 }
 
-/** For the next run, where that is due and `asHost` is given. Never rejects. */
+/** Fetches the validity period for the next run, where that is due and `asHost` is given. Never rejects. */
 export async function askLife(places: Places, runtime: Runtime, asHost: AsHost | undefined): Promise<void> {
   const { config, clock, log, signal } = runtime;
   const now = clock.now();

@@ -1,5 +1,6 @@
-// Connections as the modes and commands need them: opened from a kubeconfig, kept up to date when its files change. What
-// a connection needs is loaded for the first one: a repair of files alone has none, and a kubelet waits for it.
+// Connections as the modes and commands need them: opened from a kubeconfig, kept up to date when its files change.
+// Modules of the client are loaded for the first connection: a repair of files alone has none, and a kubelet waits for
+// it.
 import type { Config, ToolConfig } from '../config/load.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
@@ -16,22 +17,22 @@ import { version } from '../program.ts';
 import { waitAtMost } from '../retry.ts';
 
 export interface Connecting {
-  /** With `once: false` the process lasts, and waits for a kubeconfig that cannot be used yet. */
+  /** `once: false`: the process is a daemon, and waits for a kubeconfig that cannot be used yet. */
   readonly config: Partial<Pick<Config, 'tlsServerNameOverride' | 'once'>>;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
-  /** A token in place of the user of the kubeconfig. */
+  /** Replaces the user of the kubeconfig. */
   readonly tokenFile?: string;
-  /** In place of those in the kubeconfig. */
+  /** Replace the credentials in the kubeconfig. */
   readonly credentials?: Credentials;
   /** Shared by the connections of a process. */
   readonly breakers?: Breakers;
 }
 
 /**
- * Sends nothing yet. An unusable kubeconfig is ConfigInvalid for what ends by itself; for modes that run on it is an API
- * server that is away: the files may be in the middle of being written, or be healed by this process.
+ * Sends nothing yet. An unusable kubeconfig is ConfigInvalid for a single run; for daemons it is an API server that is
+ * away: the files may be in the middle of being written, or be healed by this process.
  */
 export async function connect(
   kubeconfig: string | undefined,
@@ -81,13 +82,13 @@ export async function withConnection<T>(
   }
 }
 
-/** Reads kubeconfig, token and CA again whenever one of them changes, until the signal aborts. */
+/** Reads kubeconfig, token and CA again whenever any of them changes, until the signal aborts. */
 export async function keepConnection(connection: KubeConnection, { clock, log, signal }: Connecting): Promise<void> {
   const { observeOwnFiles } = await import('../fileobserver/own-files.ts');
   await observeOwnFiles({ files: () => connection.files, reload: () => connection.reload(), clock, log, signal });
 }
 
-/** Connections that a mode opens besides its own: kept up to date, and closed with it. */
+/** Connections that a mode opens next to its own: kept up to date, and closed with it. */
 export class OtherConnections implements AsyncDisposable {
   readonly #connecting: Connecting;
   readonly #ended = new AbortController();
@@ -95,7 +96,7 @@ export class OtherConnections implements AsyncDisposable {
   readonly #kept: Promise<void>[] = [];
 
   constructor(connecting: Connecting) {
-    // The name that is asked for in place of others is that of this cluster's API server.
+    // A configured TLS server name is the name of this cluster's API server only.
     const { config, clock, log, signal } = connecting;
     const { once = true } = config;
     this.#connecting = { config: { once }, clock, log, signal: AbortSignal.any([signal, this.#ended.signal]) };
@@ -115,7 +116,7 @@ export class OtherConnections implements AsyncDisposable {
   }
 }
 
-/** How to read the names that the inventory asks the API for; undefined where it asks for none. */
+/** How to read the names that the inventory takes from the API; undefined where it takes none. */
 export function namesInApi(
   { asks }: Pick<Resolved, 'asks'>,
   connection: KubeConnection | undefined,
@@ -127,7 +128,9 @@ export function namesInApi(
   };
 }
 
-/** Where proofs meet the local API server. Looked up when a proof asks: kubeconfigs change, or come late. */
+/**
+ * Address of the local API server for proofs. Resolved when a proof needs it: kubeconfigs change, or are written late.
+ */
 export function addressOf(
   { apiServerAddress }: Partial<Pick<Config, 'apiServerAddress'>>,
   connection: Pick<KubeConnection, 'server'>,
@@ -148,7 +151,7 @@ export function addressOf(
   };
 }
 
-/** Without a connection every object is out of reach. */
+/** Store in which every object is out of reach without a connection. */
 export function storeOf(connection: KubeConnection | undefined, disk: Store): Store {
   const api = connection && createApiStore({ connection, fieldManager: 'kube-cert-recovery' });
   return createStore({ api: api ?? noApi, disk });

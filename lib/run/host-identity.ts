@@ -16,21 +16,26 @@ import type { Store } from '../store/store.ts';
 import { withConnection } from './connections.ts';
 import type { Runtime } from './runtime.ts';
 
-/** One piece of work with a credential of some minutes. Rejects when none can be made, or with what the work rejects. */
+/**
+ * Runs one piece of work with a credential of some minutes. Rejects when none can be made, or with the error of the
+ * work.
+ */
 export type AsHost = <T>(work: (connection: KubeConnection) => Promise<T>) => Promise<T>;
 
-/** What it takes to know who this host is. */
+/** Parts of a runtime that determine who this host is. */
 export type HostLook = Pick<Runtime, 'resolved' | 'clock' | 'log' | 'signal' | 'hostName'>;
 
 export interface HostIdentity {
-  /** Of a component that talks to the API server of this machine: its server and CA are those of this identity. */
+  /**
+   * Kubeconfig of a component that talks to the API server of this machine; its server and CA serve this identity too.
+   */
   readonly kubeconfig: string;
   readonly asHost: AsHost;
 }
 
 /**
- * Undefined where no component of this host talks to an API server: its server and CA are those of one that does, best of
- * the API server of this machine.
+ * Undefined where no component of this host talks to an API server: server and CA are taken from the kubeconfig of such
+ * a component, preferably from a static pod's, which names the API server of this machine.
  */
 export function hostIdentity(store: Store, runtime: HostLook): HostIdentity | undefined {
   const { resolved, clock, log, signal } = runtime;
@@ -47,8 +52,8 @@ export function hostIdentity(store: Store, runtime: HostLook): HostIdentity | un
 }
 
 /**
- * An API server that has just been restarted refuses what it does not know yet to be allowed: what is refused is asked for
- * once more for some seconds, before it counts as a right that is missing.
+ * An API server that has just been restarted refuses requests until it has loaded its RBAC: a refused request is
+ * repeated for some seconds before the right counts as missing.
  */
 export const unlessStarting = <T>(ask: () => Promise<T>, { clock, signal }: Pick<Runtime, 'clock' | 'signal'>) =>
   retry(ask, (err) => isCode(err, 'KubeForbidden', 'KubeUnauthorized'), { forMs: 5000, everyMs: 500, clock, signal });
@@ -56,14 +61,16 @@ export const unlessStarting = <T>(ask: () => Promise<T>, { clock, signal }: Pick
 const talkers = (resolved: Resolved): readonly Component[] =>
   componentsOf(resolved).filter((one) => ownKubeconfig(one) !== undefined);
 
-/** Of this machine in the cluster: no two have the same. Where its kubelet does not tell, its host name. */
+/**
+ * Unique name of this machine in the cluster. Where its kubelet's certificate does not name the node, the host name.
+ */
 export async function nodeNameHere(store: Store, { resolved, hostName, signal }: HostLook): Promise<string> {
   const kubelet = talkers(resolved).find(({ name }) => name === 'kubelet');
   const artefact = resolved.artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubelet?.file);
   return (artefact && (await nodeNameIn(artefact, { store, signal }))) ?? hostName;
 }
 
-/** What other machines that lead show; nothing where they cannot be asked. */
+/** Clocks of other machines that hold a leader Lease; none where the API cannot be read. */
 export function clocksAskedAs(
   asHost: AsHost | undefined,
   { resolved, hostName, clock }: Runtime,

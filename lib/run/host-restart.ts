@@ -1,5 +1,6 @@
-// Restarts on a host follow a repair: the store marks components that must read a changed file again, and after the pass
-// come the restarts and the proof that everything is in use. Every pass marks; only one with --restart acts on the marks.
+// Restarts on a host follow a repair: the store marks components that must read a changed file again, and after the
+// pass come the restarts and the proof that everything is in use. Every pass marks; only a pass with --restart acts on
+// the marks.
 import type { RegenConfig } from '../config/mode-settings.ts';
 import type { RecoveryError } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
@@ -26,13 +27,15 @@ import { type HostIdentity, nodeNameHere } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
 
 export interface HostRestarts {
-  /** The files of this host; what they replace is marked for a restart. */
+  /** The files of this host; components whose files it replaces are marked for a restart. */
   readonly store: Store;
-  /** Taken before valid certificates are renewed; undefined where that is not done, or no API is known. */
+  /**
+   * Taken before valid certificates are renewed; undefined where none are renewed ahead of time, or no API is known.
+   */
   readonly renewalLease?: RenewalLease | undefined;
   /** Notes which files lie here now, before processes start that read them. Never rejects. */
   observe(): Promise<void>;
-  /** Restarts the components that are marked, and those that have loaded a former file. */
+  /** Restarts the marked components, and components that have loaded a former file. */
   restart(report: RegenReport): Promise<readonly RestartOutcome[]>;
   /** One message for each restart that failed, and for each file whose use is not proven. */
   prove(outcomes: readonly RestartOutcome[], report: RegenReport): Promise<readonly string[]>;
@@ -90,7 +93,7 @@ export function createHostRestarts(
       return [...failures, ...(await proveAll(fresh, notes, proving))];
     },
     async returnLease(unproven, { artefacts }) {
-      // What cannot be renewed here is no fault of this renewal.
+      // A certificate that cannot be renewed here is no fault of this renewal.
       const hasFailed = artefacts.some(({ action, outcome }) => action === 'renew' && outcome === 'failed');
       await lease?.settle(
         async () => unproven.length === 0 && !hasFailed && (await etcdProblem(proving)) === undefined,
@@ -104,7 +107,7 @@ export function createHostRestarts(
 }
 
 const etcdHealthMs = 30_000;
-/** A member that is away for longer is not about to come back; the next run asks again. */
+/** A member that is away for longer is not about to come back; the next run checks again. */
 const quorumMs = 10_000;
 
 async function etcdProblem(proving: ProvingOptions): Promise<string | undefined> {
@@ -121,8 +124,8 @@ interface Renewing {
 }
 
 /**
- * Only a run that restarts and proves knows when it may be given back. Without renewals ahead of time it is taken for a
- * restart of kube-apiserver alone.
+ * The renewal Lease for a run that restarts and proves: only such a run knows when it may be given back. Without
+ * renewals ahead of time it is taken for a restart of kube-apiserver alone.
  */
 function createRenewalLease(
   { restart }: RegenConfig,

@@ -1,5 +1,5 @@
-// What a host of the control plane may ask of the API: granted by `init host` as an administrator, and where that was not
-// possible, or somebody has removed it, by a run of the timer, which is root and has kubeadm's administrator before it.
+// Rights of a control-plane host in the API: granted by `init host` as an administrator, and where that was not
+// possible, or another client has removed them, by a run of the timer, which is root and can read kubeadm's admin.conf.
 import { join } from 'node:path';
 import { isRecent } from '../clock.ts';
 import type { ToolConfig } from '../config/load.ts';
@@ -35,7 +35,7 @@ const askMs = 3000;
 const askMissing = ({ grant, asHost, signal }: RightsLook): Promise<readonly string[]> =>
   asHost((connection) => missingRights(grant, { connection, signal, timeoutMs: askMs }));
 
-/** The same once an API server that has just started knows what it allows. */
+/** Missing rights, once an API server that has just started has loaded its RBAC. */
 async function settledMissing(look: RightsLook & Pick<HostLook, 'clock'>): Promise<readonly string[]> {
   let missing: readonly string[] = [];
   const ask = async (): Promise<void> => {
@@ -52,7 +52,7 @@ const noteName = 'rights';
 const againMs = 24 * 3_600_000;
 const afterFailureMs = 3_600_000;
 
-/** Asked once a day and boot, and once an hour while some are missing. Never rejects: no repair needs them. */
+/** Checks once a day and boot, and once an hour while some are missing. Never rejects: no repair needs these rights. */
 export async function keepRights(
   { lockDir, policy }: Pick<RegenConfig, 'lockDir' | 'policy'>,
   runtime: Runtime,
@@ -76,14 +76,14 @@ export async function keepRights(
         throw new RecoveryError('KubeForbidden', `cannot be granted ${how} (${errorText(err)}); ${advice}`);
       });
       log.info('rights.granted', { message: `granted ${how}` });
-      // What was refused is asked for at once.
+      // The next run fetches the validity period again.
       await forgetNote(lockDir, lifeNote);
     }
     await writeNote(lockDir, noteName, granted, now);
   } catch (err) {
-    if (isCode(err, 'KubeUnavailable') || signal.aborted) return; // the next run asks
+    if (isCode(err, 'KubeUnavailable') || signal.aborted) return; // the next run checks again
     const text = errorText(err);
-    // Where no identity can be signed, as with an external CA, nothing is asked of the API at all.
+    // Where no identity can be signed, as with an external CA, no request reached the API.
     const isOfApi = isCode(err, 'KubeForbidden', 'KubeUnauthorized', 'KubeRejected', 'KubeConflict');
     if (isOfApi && note?.text !== text) log.warn('rights.missing', { message: text });
     await writeNote(lockDir, noteName, text, now);
@@ -103,7 +103,10 @@ function grantAs(kubeconfig: string, grant: HostGrant, { clock, log, signal }: H
   );
 }
 
-/** For `status`: what is missing, as a sentence; undefined where nothing is, or where it cannot be asked. Never rejects. */
+/**
+ * Missing rights, as a sentence for `status`; undefined where none are missing, or the API cannot be read. Never
+ * rejects.
+ */
 export async function rightsNote(config: ToolConfig, store: Store, look: HostLook): Promise<string | undefined> {
   if (config.inventory.discover !== 'kubeadm') return undefined;
   const identity = hostIdentity(store, look);

@@ -1,5 +1,5 @@
-// What this machine has outside of itself (`regen.sources`, `regen.deliveries`, `regen.machine`): how each place is reached,
-// for a limited time, and when it was reached last.
+// Places of this machine's pairs outside of the cluster (`regen.sources`, `regen.deliveries`, `regen.machine`): how
+// each place is reached, for a limited time, and when it was reached last.
 import { createHash } from 'node:crypto';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import type { ManagementPlace, PairDelivery } from '../config/management-settings.ts';
@@ -16,15 +16,15 @@ import { createApiStore } from '../store/api-store.ts';
 import { withConnection } from './connections.ts';
 import type { Runtime } from './runtime.ts';
 
-/** For all of one place. Of the drop-in's time the repair itself needs a part, too. */
+/** Limit for all requests to one place. The repair itself needs a part of the drop-in's time, too. */
 const placeMs = 8000;
 
-/** So often a Secret is looked at whose pair is as it should be: somebody else may change it. */
+/** Interval between reads of a Secret whose pair is up to date: another client may change it. */
 const lookAgainMs = 3_600_000;
-/** After a failure; a timer runs each minute. */
+/** Delay after a failure; a timer runs each minute. */
 const tryAgainMs = 600_000;
 
-/** Of a single run: the places, and when an earlier run has asked each (/run). */
+/** Sources of a single run: the places, and when an earlier run has fetched from each (/run). */
 export async function sourcesOf({ sources, lockDir }: Pick<RegenConfig, 'sources' | 'lockDir'>): Promise<Sources> {
   const places = Object.entries(sources).map(async ([name, source]): Promise<[string, Asked]> => {
     const note = await readNote(lockDir, `asked-${name}`);
@@ -34,7 +34,7 @@ export async function sourcesOf({ sources, lockDir }: Pick<RegenConfig, 'sources
   return new Map(await Promise.all(places));
 }
 
-/** Of a place as the configuration names it: what was noted of another one counts for nothing. */
+/** Hash of a place as it is configured: a note about another place counts for nothing. */
 const identityOf = (place: object): string => createHash('sha256').update(JSON.stringify(place)).digest('hex');
 
 const notRun = { problem: 'a run would run it', notRun: true } as const;
@@ -42,8 +42,8 @@ const notRun = { problem: 'a run would run it', notRun: true } as const;
 type Asking = Pick<Runtime, 'clock' | 'log' | 'signal'>;
 
 /**
- * What these have answered. All at once, each for a limited time, and no lock is held meanwhile. Never rejects but by an
- * abort. `lockDir`: notes there when it was. A dry run notes nothing, and runs no command.
+ * Answers of these sources. All are fetched in parallel, each for a limited time, and no lock is held until then. Never
+ * rejects but by an abort. `lockDir`: directory of the notes of when. A dry run notes nothing, and runs no command.
  */
 export async function askSources(
   { sources, lockDir, dryRun }: Pick<RegenConfig, 'sources'> & { readonly lockDir?: string; readonly dryRun: boolean },
@@ -74,7 +74,7 @@ export async function askSources(
   return new Map(await Promise.all(answers));
 }
 
-/** Into the Secrets that are named. */
+/** Hash of a place in its configured form: a note about another place counts for nothing. */
 export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: Runtime): Promise<void> {
   const { deliveries, lockDir } = mode;
   const all = Object.entries(deliveries).map(([name, one]) => [name, destinationOf(one, runtime)] as const);
@@ -94,7 +94,7 @@ export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: 
   });
 }
 
-/** What is cut off because its time is over says so. */
+/** Reports work that is cut off by the time limit as KubeUnavailable. */
 async function inTime<R extends Asking, T>(asking: R, place: string, work: (limited: R) => Promise<T>): Promise<T> {
   const over = AbortSignal.timeout(placeMs);
   try {
@@ -105,7 +105,7 @@ async function inTime<R extends Asking, T>(asking: R, place: string, work: (limi
   }
 }
 
-/** Of another cluster: no name of this one's API server is asked for. */
+/** Connects to another cluster: the TLS server name configured for this cluster's API server does not apply. */
 function withPlace<T>(
   { kubeconfig }: ManagementPlace,
   { clock, log, signal }: Asking,
@@ -134,9 +134,9 @@ function destinationOf({ secret }: PairDelivery, runtime: Runtime): PairDestinat
 }
 
 /**
- * `regen.machine`: tells the management cluster until when kube-apiserver serves what it serves now. A timer asks each
- * minute, so what was told is noted (/run), and told again once a day in case somebody has changed it. Never rejects: a
- * management cluster that is away is none of this machine's faults.
+ * `regen.machine`: annotates the Machine in the management cluster with notAfter of the certificate that kube-apiserver
+ * serves. A timer runs each minute, so the value written is noted (/run), and written again once a day in case another
+ * controller has changed it. Never rejects: a management cluster that is away is none of this machine's faults.
  */
 export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runtime: Runtime): Promise<void> {
   const { machine, lockDir } = mode;

@@ -1,5 +1,5 @@
-// Restarts in a pod: the observer of files reports changes, each component has a restarter of its own, and kube-apiserver
-// waits for the restart Lease of the cluster.
+// Restarts in a pod: the observer of files reports changes, each component has a restarter of its own, and
+// kube-apiserver waits for the restart Lease of the cluster.
 import { join } from 'node:path';
 import type { SyncerConfig } from '../config/mode-settings.ts';
 import type { RestartRequest } from '../fileobserver/react.ts';
@@ -10,13 +10,13 @@ import { PodRestarter } from '../restart/pod-restarts.ts';
 import type { Runtime } from './runtime.ts';
 
 interface PodRestarts {
-  /** Undefined: what needs a restart is only reported. */
+  /** Undefined: needed restarts are only reported. */
   readonly restart?: (request: RestartRequest) => void;
-  /** Until the signal aborts. */
+  /** Runs until the signal aborts. */
   run(): Promise<void>;
 }
 
-/** `resolved`: what this mode publishes and observes. */
+/** `resolved`: the inventory that this mode publishes and observes. */
 interface PodRestarting extends Pick<Runtime, 'config' | 'resolved' | 'clock' | 'log' | 'signal' | 'hostName'> {
   readonly connection: KubeConnection;
 }

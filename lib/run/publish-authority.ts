@@ -1,7 +1,7 @@
-// After a CA of this node was renewed with its own key, our approver on this machine gets it, whose copy is no file of the
-// inventory, and so does what kubeadm publishes for everybody. A timer looks each
-// minute, so what was seen is noted (/run): the API is asked when the CA of this node is another one, and once a day, in case
-// somebody has put the former back. To look takes no credential, and no identity is signed where nothing is to be written.
+// After a CA of this node was renewed with its own key, it goes to the approver on this machine, whose copy is no file
+// of the inventory, and into cluster-info. A timer runs each minute, so the CA seen is noted (/run): the API is read
+// when the CA of this node has changed, and once a day, in case another client has put the former CA back. Reading
+// takes no credential, and no identity is signed where nothing is to be written.
 import { readFile } from 'node:fs/promises';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { replaceFile } from '../disk/files.ts';
@@ -28,12 +28,12 @@ const timeoutMs = 5_000;
 interface ClusterInfoKeeping {
   readonly mode: Pick<RegenConfig, 'lockDir' | 'restart'>;
   readonly identity: HostIdentity;
-  /** Of the files of this host. */
+  /** The files of this host. */
   readonly store: Store;
   readonly runtime: Runtime;
 }
 
-/** Never rejects: who joins later is none of this machine's faults. */
+/** Never rejects: machines that join later are none of this machine's faults. */
 export async function publishRenewed({ mode, identity, store, runtime }: ClusterInfoKeeping): Promise<void> {
   const { clock, log, resolved, signal } = runtime;
   const now = clock.now();
@@ -62,7 +62,7 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
     await writeNote(mode.lockDir, noteName, outcome === 'refused' ? refusal : seen, now);
   } catch (err) {
     if (signal.aborted) return;
-    // Such as a CA whose key is elsewhere: the next run would meet the same.
+    // Such as a CA whose key is elsewhere: the next run would meet the same error.
     if (refusal !== '') await writeNote(mode.lockDir, noteName, refusal, now);
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.warn('clusterInfo.failed', { message: clusterInfoText, err: errorText(err), code });
@@ -118,7 +118,7 @@ async function look(
     const object = await unlessStarting(read, runtime);
     if (withRenewedAuthority(object, own) === undefined) return 'unchanged';
   } catch (err) {
-    // What not everybody may read is not what anybody follows.
+    // A cluster-info that anonymous users may not read is read by no joining machine.
     if (isCode(err, 'KubeNotFound', 'KubeForbidden', 'KubeUnauthorized')) return 'unchanged';
     const isUntrusted = isCode(err, 'KubeUnavailable') && err.details['untrusted'] === true;
     if (!isUntrusted && isCode(err, 'KubeUnavailable', 'KubeWrongAnswer')) return 'away';

@@ -1,4 +1,4 @@
-// The repair of one run: a pass of regen over the artefacts of this cluster and this host, with all that it is given here.
+// The repair of one run: a pass of regen over the artefacts of this cluster and this host, with all its collaborators.
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { isCode } from '../errors.ts';
 import { lockHost, refuseBesideKubeadm } from '../host/sole-writer.ts';
@@ -20,10 +20,10 @@ import { type AsHost, clocksAskedAs, type HostIdentity } from './host-identity.t
 import { createHostRestarts, type HostRestarts } from './host-restart.ts';
 import { clockFactsFor, type Connected, type Runtime } from './runtime.ts';
 
-/** A run of regen: how it was started, and what its steps have found so far. */
+/** A run of regen: how it was started, and the results of its steps so far. */
 export interface RegenRun {
   readonly mode: RegenConfig;
-  /** Without a connection the files of this host alone are repaired. */
+  /** Files alone are repaired where it has no connection. */
   readonly runtime: Runtime | Connected;
   readonly log: Runtime['log'];
   readonly signal: AbortSignal;
@@ -31,9 +31,9 @@ export interface RegenRun {
   /** Observed at the start: a clock that is set later must not move the time of the boot. */
   readonly boot: () => Boot;
   readonly identity: HostIdentity | undefined;
-  /** This host as a user of the API, for a run that restarts; no kubelet waits for one. */
+  /** This host as a user of the API, for a run that restarts: no kubelet waits for such a run. */
   readonly asHost: AsHost | undefined;
-  /** The inventory, with the life of certificates that the cluster wants. */
+  /** The inventory, with the validity period of certificates that the cluster sets. */
   resolved: Resolved;
   restarts: HostRestarts | undefined;
   /** The time in the note `summary` when the run began. */
@@ -92,12 +92,15 @@ export function repair(run: RegenRun, summaryLoggedAt: Date | undefined): Promis
   });
 }
 
-/** The same with the answers of the sources. Another run may have the files by now: the next one asks again. */
+/**
+ * A second pass, with the answers of the sources. Another run may hold the files by now: then the next run fetches
+ * again.
+ */
 export async function repairFetched(run: RegenRun): Promise<RegenReport> {
   const { report: before } = run;
   try {
     const after = await repair(run, before.summaryLoggedAt);
-    // Both have written what is restarted and proven.
+    // Files written by either pass are restarted for and proven.
     return { ...after, writes: before.writes + after.writes };
   } catch (err) {
     if (!isCode(err, 'AlreadyRunning')) throw err;

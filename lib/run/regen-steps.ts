@@ -1,5 +1,5 @@
-// The steps of a run of regen. A mode that lasts stays in the repair until it is stopped; a single run takes them all. What
-// is not loaded at the start is loaded by the step that needs it: a kubelet may wait for this run.
+// The steps of a run of regen. A daemon stays in the repair until it is stopped; a single run takes all steps. Modules
+// not loaded at the start are loaded by the step that needs them: a kubelet may wait for this run.
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { readNote, writeNote } from '../host/notes.ts';
 import { addressGone, addressesNow } from '../host/own-address.ts';
@@ -17,19 +17,19 @@ import type { Connected, Runtime } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
 
 const isSingle = ({ runtime: { once, dryRun } }: RegenRun): boolean => once && !dryRun;
-/** No kubelet waits for such a run. */
+/** No kubelet waits for a run that restarts. */
 const restarts = ({ mode, runtime }: RegenRun): boolean => mode.restart && !runtime.dryRun;
 const isLast = (run: RegenRun): boolean => isSingle(run) && run.mode.restart;
-/** Runs of units log once a day and boot how everything stands. */
+/** Runs of units log once a day and boot the state of all artefacts. */
 const keepsNote = (run: RegenRun): boolean => isSingle(run) && !isByHand(run);
 const hasLogged = ({ report, summaryNotedAt }: RegenRun): boolean => report.summaryLoggedAt !== summaryNotedAt;
 const hasSources = ({ mode, runtime: { once, dryRun } }: RegenRun): boolean =>
   (once || dryRun) && Object.keys(mode.sources).length > 0;
-/** The entries whose sources are to be asked. */
+/** Entries whose sources are to be fetched from. */
 const wanted = ({ report }: RegenRun): readonly string[] =>
   report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
 
-/** For a step that asks an API server and that no repair needs. */
+/** Limit of a step that reads an API server and that no repair needs. */
 const asking = { limitMs: 180_000, onFailure: 'report' } as const;
 
 export const regenSteps: readonly Step<RegenRun>[] = [
@@ -60,7 +60,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     name: 'fetch from sources',
     when: (run) => hasSources(run) && wanted(run).length > 0,
     onFailure: 'stop',
-    // What this machine can make itself came first, and its files are free for others while its sources are asked.
+    // Artefacts that this machine can make itself came first, and no lock is held while its sources are fetched from.
     async run(run) {
       const { mode, runtime } = run;
       const { askSources } = await import('./other-clusters.ts');
@@ -170,7 +170,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
   },
   {
     name: 'address of the API server',
-    // As often as the summary is logged.
+    // Checked as often as the summary is logged.
     when: (run) => run.runtime.once && (!keepsNote(run) || hasLogged(run)),
     onFailure: 'report',
     async run({ resolved, log }) {
@@ -180,10 +180,10 @@ export const regenSteps: readonly Step<RegenRun>[] = [
   },
 ];
 
-/** Time for the release of stale Leases after the last step, and of a host whose API server may just be starting. */
+/** Time for the release of stale Leases after the last step, and on a host whose API server may just be starting. */
 const [leasesMs, afterBootMs] = [15_000, 90_000];
 
-/** Conditions that a single run leaves unmet. Rejects with the error of a step that stops the run. */
+/** Returns conditions that a single run leaves unmet. Rejects with the error of a step that stops the run. */
 export async function runRegenMode(
   mode: RegenConfig,
   runtime: Runtime | Connected,

@@ -1,4 +1,4 @@
-// What the modes of one process share, and what a run of regen is given.
+// Collaborators that the modes of one process share, and that a run of regen is given.
 import type { Clock } from '../clock.ts';
 import type { Config, ToolConfig } from '../config/load.ts';
 import type { Health } from '../health.ts';
@@ -17,18 +17,20 @@ export interface Runtime extends Pick<Config, 'once' | 'dryRun'> {
   readonly log: Log;
   readonly signal: AbortSignal;
   readonly builtAt: Date;
-  /** A unit of systemd has started this process, and its log is in the journal: lasting states are not logged at each run. */
+  /**
+   * A unit of systemd has started this process, which logs to the journal: lasting states are not logged at each run.
+   */
   readonly isOfUnit?: boolean;
   readonly resolved: Resolved;
   readonly health: Health;
   readonly metrics: Metrics;
   /** Circuit breakers of API servers, shared by the connections of all modes. */
   readonly breakers: Breakers;
-  /** Go's os.Hostname(), which is how kube-controller-manager and kube-scheduler begin their identities. */
+  /** Go's os.Hostname(), with which the identities of kube-controller-manager and kube-scheduler begin. */
   readonly hostName: string;
 }
 
-/** A runtime with an API server. `signal` aborts when the process is asked to stop, and when the mode has ended. */
+/** A runtime with an API server. `signal` aborts when the process must stop, and when the mode has stopped. */
 export interface Connected extends Runtime {
   readonly connection: KubeConnection;
   readonly events: EventRecorder;

@@ -1,4 +1,4 @@
-// A run as a table of steps, taken in their order.
+// A run as a table of steps, taken in order.
 import { errorText, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
 
@@ -6,11 +6,11 @@ export interface Step<Run> {
   readonly name: string;
   /** Whether this run takes the step; absent: every run does. */
   readonly when?: (run: Run) => boolean;
-  /** `signal` aborts when the process is asked to stop, and when the limit is over. */
+  /** `signal` aborts when the process must stop, and when the limit is over. */
   readonly run: (run: Run, signal: AbortSignal) => Promise<void>;
-  /** In ms; absent: the step bounds itself. */
+  /** Limit in ms; absent: the step bounds itself. */
   readonly limitMs?: number;
-  /** `stop` ends the run with the step's error; `report` logs it and takes the next step. */
+  /** `stop` stops the run with the step's error; `report` logs it and takes the next step. */
   readonly onFailure: 'stop' | 'report';
 }
 
@@ -19,7 +19,7 @@ interface Stepping {
   readonly signal: AbortSignal;
 }
 
-/** Rejects with the error of a step that stops the run, and when the process is asked to stop. */
+/** Rejects with the error of a step that stops the run, and when the process must stop. */
 export async function takeSteps<Run extends Stepping>(steps: readonly Step<Run>[], run: Run): Promise<void> {
   const { log, signal } = run;
   for (const { name, when, run: take, limitMs, onFailure } of steps) {

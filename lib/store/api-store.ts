@@ -1,6 +1,6 @@
-// The store of artefacts that live in Secrets and ConfigMaps. Every write is guarded by the server: an existing object
-// by the resourceVersion that was read, an absent one by an apply that only succeeds while nothing is there. The live
-// object is put back whole, so entries, labels and annotations that the inventory does not know stay as they are.
+// The store of artefacts in Secrets and ConfigMaps. Every write is guarded by the server: an existing object by the
+// resourceVersion that was read, an absent one by an apply that only succeeds while the object is absent. The live
+// object is put back whole, so entries, labels and annotations that the inventory does not know stay unchanged.
 import { isUtf8 } from 'node:buffer';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
@@ -23,8 +23,8 @@ import { apiKinds } from '../kube/resources.ts';
 type ObjectMeta = NonNullable<Secret['metadata']>;
 
 /**
- * Of either kind; whatever else the server sends goes back as it came. A ConfigMap has in `binaryData` what `kubectl create
- * --from-file` takes for no text; no key is both there and in `data`.
+ * A Secret or ConfigMap; further fields of the server's answer are sent back unchanged. A ConfigMap has in `binaryData`
+ * the files that `kubectl create --from-file` takes for binary; no key is both there and in `data`.
  */
 interface ApiObject extends Omit<Secret & ConfigMap, 'metadata'> {
   readonly metadata?: Pick<ObjectMeta, 'namespace' | 'name' | 'resourceVersion' | 'annotations' | 'labels'>;
@@ -38,18 +38,18 @@ interface ApiStoreOptions {
 
 type SeenObject = Exclude<Seen, 'absent'>;
 
-/** Who writes metadata twenty times a second is met between two of these. */
+/** A client that writes metadata twenty times a second fits between two attempts. */
 const mostAttempts = 5;
 
-/** Until a read is given up: an API server that starts or hangs is asked again, and one that is slow gets more time. */
+/** Limits of a read: an API server that starts or hangs is tried again, and a slow one gets more time. */
 const readLimits = { timeoutMs: 3000, longestMs: 30_000 };
 
 export function createApiStore({ connection, fieldManager }: ApiStoreOptions): Store {
-  // The object of the last read, by path. A PUT is made from it when its resourceVersion is the one that the caller
-  // saw; then a second GET would prove nothing, because the server compares the resourceVersion again anyway, and
-  // recovery would pay one more round trip for each artefact. What is large is not kept, but read again.
+  // The object of the last read, by path. A PUT is made from it when it has the resourceVersion that the caller saw;
+  // then a second GET would prove nothing, because the server compares the resourceVersion again anyway, and recovery
+  // would pay one more round trip for each artefact. Large objects are not kept, but read again.
   const lastRead = new Map<string, ApiObject>();
-  /** What is read again, is so one after the other: who may write the objects decides how large they are. */
+  /** Serialises writes that read again: other users of the objects determine their size. */
   let largeWrites: Promise<unknown> = Promise.resolve();
 
   async function get(location: ApiLocation, signal: AbortSignal): Promise<ApiObject | undefined> {
@@ -65,7 +65,7 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
     if (cached?.metadata?.resourceVersion === seen.version) {
       const conflict = await put(location, next, cached, signal).then(() => undefined, unlessOther('KubeConflict'));
       if (conflict === undefined) return;
-      // Only the bytes that were seen tell whether another has changed more than metadata.
+      // Only the entries that were seen show whether another client has changed more than metadata.
       if (seen.entries === undefined) throw conflict;
     }
     const write = async (): Promise<void> => {
@@ -129,7 +129,7 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
   };
 }
 
-/** The error, where it has that code; else throws it. */
+/** Returns the error, where it has that code; else throws it. */
 const unlessOther =
   (code: ErrorCode) =>
   (err: unknown): RecoveryError => {
@@ -139,7 +139,7 @@ const unlessOther =
 
 const smallCharacters = 64 * 1024;
 
-/** As far as others decide about it. */
+/** Whether the parts under control of other clients are small. */
 function isSmall({ data, binaryData, metadata }: ApiObject): boolean {
   let size = 0;
   for (const texts of [data, binaryData, metadata?.annotations]) {
@@ -160,7 +160,7 @@ function changed(location: ApiLocation): RecoveryError {
   );
 }
 
-/** The version that was seen, or one in which each entry that is written is still as it was seen. */
+/** Whether it has the version that was seen, or each entry to be written is still as it was seen. */
 function isAsSeen(location: ApiLocation, live: ApiObject, { version, entries }: SeenObject, next: Material): boolean {
   if (live.metadata?.resourceVersion === version) return true;
   if (entries === undefined) return false;
@@ -171,7 +171,7 @@ function isAsSeen(location: ApiLocation, live: ApiObject, { version, entries }: 
   });
 }
 
-/** The server would say the same with a 422 that names a field; nothing but a new object helps. */
+/** The server would answer with a 422 that names a field; only a new object helps. */
 function immutable(location: ApiLocation): RecoveryError {
   return new RecoveryError(
     'KubeRejected',
@@ -179,7 +179,7 @@ function immutable(location: ApiLocation): RecoveryError {
   );
 }
 
-/** What an object holds. Throws ReadFailed where it has no version. */
+/** Content of an object. Throws ReadFailed where it has no version. */
 export function foundIn(location: ApiLocation, object: ApiObject): Found {
   const version = object.metadata?.resourceVersion;
   if (version === undefined || version === '') {
@@ -204,7 +204,7 @@ export interface NewObject {
   readonly metadata: { readonly namespace: string; readonly name: string };
   readonly type?: string;
   readonly data: Texts;
-  /** What is no UTF-8 would not come back from `data` as it was. */
+  /** Bytes that are no UTF-8 would come back changed from `data`. */
   readonly binaryData?: Texts;
 }
 
@@ -244,7 +244,7 @@ function merged(location: ApiLocation, live: ApiObject, next: Material): ApiObje
   };
 }
 
-/** The server refuses a key that is in data and in binaryData. */
+/** Removes written keys: the server refuses a key that is in data and in binaryData. */
 function without(held: ApiObject['data'], written: Entries): Record<string, string> {
   return Object.fromEntries(Object.entries(held ?? {}).filter(([key]) => !(key in written)));
 }
@@ -257,8 +257,8 @@ function absentObject(location: ApiLocation, next: Material): ApiObject {
       ...object.metadata,
       ...labelled({ ...next.metadata?.labels }),
       annotations: { ...next.metadata?.annotations, ...next.annotations },
-      // No object ever has this version. With it the server answers 409 when something is there, and 201 when nothing
-      // is; without it an apply by the same field manager overwrites what a second actor has just made.
+      // No object ever has this version. With it the server answers 409 when the object exists, and 201 when it does
+      // not; without it an apply by the same field manager overwrites an object that a second actor has just created.
       resourceVersion: '1',
     },
   };

@@ -1,8 +1,8 @@
-// Byte copies of what is about to be replaced, kept outside the live directories: the last five generations of each
-// artefact, in directories that are 0700, with the owner and the group of the original, which may matter more than its
-// bytes: an etcd with a user of its own cannot read root's. Never links and never moves: a reader that watches the inode
-// of a live file (kube-apiserver) would miss a later change when another name keeps that inode alive. A generation takes
-// its name when it is whole.
+// Byte copies of files that are about to be replaced, kept outside the live directories: the last five generations of
+// each artefact, in directories that are 0700, with the owner and the group of the original, which may matter more than
+// its bytes: an etcd with a user of its own cannot read root's. Never links and never moves: a reader that watches the
+// inode of a live file (kube-apiserver) would miss a later change when another name keeps that inode alive. A
+// generation takes its name when it is whole.
 import { createHash } from 'node:crypto';
 import { basename, join } from 'node:path';
 import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
@@ -24,19 +24,19 @@ const longestName = 200;
 /** Whole files by their role in the artefact. */
 export type Files = ReadonlyMap<string, Uint8Array>;
 
-/** Of the originals, by role; of a role that is not there: this process's alone. */
+/** Ownership of the originals, by role; a copy without an entry gets the owner of this process. */
 export type Owners = ReadonlyMap<string, Ownership>;
 
 interface BackupOptions {
   readonly disk: Disk;
   readonly backupDir: string;
-  /** Of the artefact's first file. */
+  /** Path of the artefact's first file. */
   readonly path: string;
-  /** Whether a generation can be understood: at the least its certificates parse. */
+  /** Whether a generation is usable: at the least its certificates parse. */
   readonly isUsable: (files: Files) => boolean;
 }
 
-/** The generations of one artefact. Its methods throw what the system throws. */
+/** The generations of one artefact. Its methods throw errors of the file system. */
 export class BackupDirectory {
   readonly #disk: Disk;
   readonly #directory: string;
@@ -54,14 +54,14 @@ export class BackupDirectory {
     const above = await makeDirectory(disk, this.#directory, 0o700);
     const generations = await this.generations();
     const newest = generations.at(-1);
-    // A write that fails and is tried again must not push the older generations out.
+    // A write that fails and is retried must not push the older generations out.
     if (newest !== undefined && same(await this.#readable(newest), files)) return;
     const made = String(Number(newest ?? '0') + 1).padStart(6, '0');
     await makeGeneration(disk, this.pathOf(made), files, owners);
     await syncAll(disk, [this.pathOf(made), this.#directory, ...above]);
     const old = [...generations, made].slice(0, -generationsKept);
     if (old.length === 0) return;
-    // Five generations of garbage must not push out the last one that a certificate could be made from.
+    // Five generations of garbage must not push out the last usable one.
     const precious = await this.#newestUsable([...generations, made]);
     for (const generation of old) {
       if (generation !== precious) await disk.rm(this.pathOf(generation), { recursive: true, force: true });
@@ -87,13 +87,13 @@ export class BackupDirectory {
     return new Map(await Promise.all(roles.map(read)));
   }
 
-  /** The newest generation that can be understood. */
+  /** The newest usable generation. */
   async newest(): Promise<Files | undefined> {
     const generation = await this.#newestUsable(await this.generations());
     return generation === undefined ? undefined : this.read(generation);
   }
 
-  /** Owner and mode of the copy of this role: of that generation, or of the newest that has one. */
+  /** Owner and mode of the copy of this role: in that generation, or in the newest that has such a copy. */
   async ownerOf(role: string, generation?: string): Promise<Ownership | undefined> {
     const from = generation === undefined ? (await this.generations()).toReversed() : [generation];
     for (const each of from) {
@@ -103,7 +103,7 @@ export class BackupDirectory {
     return undefined;
   }
 
-  /** One that cannot be read counts for nothing: an older one may be whole. */
+  /** Empty for an unreadable generation: an older one may be whole. */
   async #readable(generation: string): Promise<Files> {
     try {
       return await this.read(generation);
@@ -128,13 +128,13 @@ async function makeGeneration(disk: Disk, path: string, files: Files, owners: Ow
     await disk.mkdir(temporary, { mode: 0o700 });
     const writes = [...files].map(([role, bytes]) => {
       const { mode = 0, ...whose } = owners.get(role) ?? {};
-      // Only root gets here, whatever the group may read.
+      // The directories admit root only, whatever the group may read.
       return writeNewFile(disk, join(temporary, role), bytes, { ...whose, mode: 0o600 | (mode & groupReads) });
     });
     await together(writes);
     await disk.rename(temporary, path);
   } catch (err) {
-    // Half a generation would keep on a full disk the room that the next one needs.
+    // Half a generation would occupy on a full disk the room that the next one needs.
     await disk.rm(temporary, { recursive: true, force: true }).catch(() => undefined);
     throw err;
   }
@@ -147,7 +147,7 @@ function same(kept: Files, files: Files): boolean {
   );
 }
 
-/** The path in one name that a person can read; a hash takes the place of what is too long for a file name. */
+/** The path as one readable name; a hash replaces a path too long for a file name. */
 function directoryName(path: string): string {
   const name = encodeURIComponent(path);
   if (name.length <= longestName) return name;

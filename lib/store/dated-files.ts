@@ -1,6 +1,6 @@
 // A link and the dated files behind it, as client-go keeps a kubelet's certificates (util/certificate/
-// certificate_store.go): `kubelet-client-current.pem` leads to `kubelet-client-2026-11-21-12-00-00.pem` beside it. The
-// superseded file stays, as the kubelet leaves it; of all older ones the newest are kept.
+// certificate_store.go): `kubelet-client-current.pem` leads to `kubelet-client-2026-11-21-12-00-00.pem` next to it. The
+// superseded file stays, as with the kubelet; of all older files the newest are kept.
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path';
 import { systemCode } from '../errors.ts';
 import { type Disk, onPath, unlessAbsent } from '../disk/disk.ts';
@@ -8,10 +8,10 @@ import { temporaryName } from '../disk/files.ts';
 
 export interface Link {
   readonly path: string;
-  /** What it says now; undefined: there is none yet. */
+  /** Its present target; undefined: there is no link yet. */
   readonly value: string | undefined;
   readonly relative: boolean;
-  /** Of the files that it leads to. */
+  /** Directory of the files that it leads to. */
   readonly directory: string;
 }
 
@@ -19,7 +19,7 @@ const currentSuffix = '-current.pem';
 const filesKept = 5;
 const longestChain = 40;
 
-/** The link that leads to the file itself; undefined for a plain file, and for what is absent under another name. */
+/** The last link on the way to the file; undefined for a plain file, and for an absent file with another name. */
 export async function lastLink(disk: Disk, file: string): Promise<Link | undefined> {
   const link = await linkOf(disk, file);
   if (link !== undefined) return settled(disk, link);
@@ -27,7 +27,7 @@ export async function lastLink(disk: Disk, file: string): Promise<Link | undefin
   return { path: file, value: undefined, relative: false, directory: dirname(file) };
 }
 
-/** Where the links of `file` lead in the end, whether or not there is anything; `file` itself where it is no link. */
+/** Final target of the links of `file`, whether or not it exists; `file` itself where it is no link. */
 export async function finalTarget(disk: Disk, file: string): Promise<string> {
   const link = await linkOf(disk, file);
   return link?.value === undefined ? file : resolve(dirname(link.path), link.value);
@@ -47,7 +47,9 @@ async function linkOf(disk: Disk, file: string): Promise<Link | undefined> {
   return link;
 }
 
-/** A link into a directory that is gone gets its files beside it; one into another directory is written in full. */
+/**
+ * A link into a directory that is gone gets its files in its own directory; a link into another directory is absolute.
+ */
 async function settled(disk: Disk, link: Link): Promise<Link> {
   const own = dirname(link.path);
   if (link.directory === own) return link;
@@ -60,7 +62,7 @@ const prefixOf = ({ path }: Link): string => {
   return name.endsWith(currentSuffix) ? name.slice(0, -currentSuffix.length) : name.replace(/\.pem$/, '');
 };
 
-/** A name that is not taken; a second later where one was made in this second. */
+/** A free name; a second later where a file was made in this second. */
 export async function datedName(disk: Disk, link: Link, now: Date): Promise<string> {
   for (let later = 0; ; later += 1) {
     const stamp = localStamp(new Date(now.getTime() + later * 1000));
@@ -89,7 +91,7 @@ export async function flip(disk: Disk, { path }: Link, value: string): Promise<v
   });
 }
 
-/** Of the files that a link leads to, the newest first. */
+/** Names of the files that a link leads to, the newest first. */
 async function datedNames(disk: Disk, link: Link): Promise<readonly string[]> {
   const prefix = `${prefixOf(link)}-`;
   return (await disk.readdir(link.directory))
@@ -98,7 +100,10 @@ async function datedNames(disk: Disk, link: Link): Promise<readonly string[]> {
     .toReversed();
 }
 
-/** The same for a file that may be such a link: none where it is a plain file, or where nothing can be listed. */
+/**
+ * Dated files of a path that may be such a link: none where it is a plain file, or where the directory cannot be
+ * listed.
+ */
 export async function datedBeside(
   disk: Disk,
   file: string,
@@ -108,7 +113,7 @@ export async function datedBeside(
   return { directory: link.directory, names: await datedNames(disk, link).catch(() => []) };
 }
 
-/** Keeps the newest dated files, and always the present and the superseded one. What cannot be removed stays. */
+/** Keeps the newest dated files, and always the present and the superseded one. Files that cannot be removed stay. */
 export async function pruneDated(disk: Disk, link: Link, present: string): Promise<void> {
   const { directory, value, path } = link;
   const kept = new Set([basename(present), value === undefined ? '' : basename(resolve(dirname(path), value))]);

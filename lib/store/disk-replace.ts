@@ -1,6 +1,6 @@
 // Files take new content so that no path is ever absent or half written: complete and durable under another name first,
-// then one rename each, in the order that is given. A file that is a link to dated files, as the kubelet keeps its
-// identity (client-go util/certificate/certificate_store.go), gets a new dated file and the link is flipped.
+// then one rename each, in the given order. A file that is a link to dated files, as the kubelet keeps its identity
+// (client-go util/certificate/certificate_store.go), gets a new dated file and the link is flipped.
 import { basename, dirname, join } from 'node:path';
 import { type Disk, onPath, remaining, together, unlessAbsent } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
@@ -18,17 +18,17 @@ import {
 import { datedName, finalTarget, flip, type Link, lastLink, pruneDated } from './dated-files.ts';
 import type { Change } from './disk-layout.ts';
 
-/** Where a change goes, and what is there until then. */
+/** Place of a change, and the content there until then. */
 export interface Placement {
   readonly change: Change;
-  /** The file that gets the name: through links where there are any, or a new dated one. */
+  /** The file that gets the name: through links where there are any, or a new dated file. */
   readonly file: string;
   readonly temporary: string;
   readonly before: Uint8Array | undefined;
   readonly link?: Link;
 }
 
-/** Finds the place of every change, and removes what killed runs have left there. `now` dates a new file. */
+/** Finds the place of every change, and removes leftovers of killed runs there. `now` dates a new file. */
 export async function placeAll(disk: Disk, changes: readonly Change[], now: Date): Promise<Placement[]> {
   return together(changes.map(async (change) => onPath(change.file, () => place(disk, change, now))));
 }
@@ -48,7 +48,7 @@ async function place(disk: Disk, change: Change, now: Date): Promise<Placement> 
   return { change, file, temporary: temporaryName(beside), before, link };
 }
 
-/** Where an absent file belongs: a link is followed, because an administrator has made it. Throws WriteFailed. */
+/** Path for an absent file: a link is followed, because an administrator has made it. Throws WriteFailed. */
 async function missingTarget(disk: Disk, file: string): Promise<string> {
   const target = await finalTarget(disk, file);
   if (target === file || (await unlessAbsent(() => disk.stat(dirname(target)))) !== undefined) return target;
@@ -61,7 +61,7 @@ async function missingTarget(disk: Disk, file: string): Promise<string> {
 
 interface Preparing {
   readonly onAttributesLost: (err: unknown) => void;
-  /** Owner and mode of the last copy that was kept of a file, for one that is not there. */
+  /** Owner and mode of the last backup of a file, for an absent file. */
   readonly formerOwner: (file: string) => Promise<Ownership | undefined>;
 }
 
@@ -73,7 +73,7 @@ export async function prepareAll(
 ): Promise<void> {
   const write = async ({ change, file, temporary, before, link }: Placement): Promise<void> => {
     const owner = (await ownerOf(disk, change, before)) ?? (await ownerOfAbsent(disk, change, placements, formerOwner));
-    // A dated file is one more beside the others, private as the kubelet makes it.
+    // A dated file is a new one, private as the kubelet makes it.
     const { mode: _mode, like: _like, ...whose } = owner;
     const wanted = link === undefined ? { ...owner, onAttributesLost } : { ...whose, mode: 0o600 };
     await writeNewFile(disk, temporary, change.bytes, wanted).catch((err: unknown) => {
@@ -83,14 +83,14 @@ export async function prepareAll(
   await together(placements.map(write));
 }
 
-/** A temporary name is another one at each try: named by the file that it was for, the same failure again is no news. */
+/** Names the final file in the error: a temporary name differs at each try, and the same failure again is no news. */
 function ofItsPlace(err: unknown, temporary: string, file: string): unknown {
   const failure = err as NodeJS.ErrnoException;
   if (failure.path === temporary) failure.path = file;
   return failure;
 }
 
-/** Of the file that is replaced, by itself; undefined when it is not there. */
+/** Ownership of the file that is replaced, by itself; undefined when it is absent. */
 async function ownerOf(
   disk: Disk,
   { file, secret }: Change,
@@ -99,9 +99,9 @@ async function ownerOf(
   const own = await unlessAbsent(() => disk.stat(file));
   if (own === undefined) return undefined;
   const { uid, gid } = own;
-  // Who may read a key is an administrator's decision (etcd's user, a monitor), and kubeadm keeps it. That the world may write
-  // one is an accident, and it is not decided who may read a key where there is none, as in a file that a shell has
-  // emptied: then nothing is copied, because the new file must not be open to the world for a moment.
+  // Who may read a key is an administrator's decision (etcd's user, a monitor), and kubeadm keeps it. That the world
+  // may write a key is an accident, and for a file without a key, such as a file that a shell has emptied, nothing is
+  // decided: then no mode is copied, because the new file must not be open to the world for a moment.
   if (secret && (own.mode & worldWrites) !== 0) return { mode: own.mode & 0o700, uid, gid };
   if (secret && (own.mode & world) !== 0 && !holdsKey(before)) return { mode: own.mode & 0o770, uid, gid };
   return { mode: own.mode & 0o777, uid, gid, like: await disk.realpath(file) };
@@ -110,11 +110,14 @@ async function ownerOf(
 const worldWrites = 0o002;
 const world = 0o007;
 
-/** A key in PEM, or the field of a kubeconfig that holds or names one. */
+/** Whether it holds a key in PEM, or the field of a kubeconfig that holds or names a key. */
 const holdsKey = (bytes: Uint8Array | undefined): boolean =>
   bytes !== undefined && /PRIVATE KEY-----|\bclient-key/.test(Buffer.from(bytes).toString('latin1'));
 
-/** Of the other half of a pair; of the copy that was kept; of the directory, which may be that of etcd's own user. */
+/**
+ * Ownership for an absent file: of the other half of a pair, else of the backup, else of the directory, which may
+ * belong to etcd's own user.
+ */
 async function ownerOfAbsent(
   disk: Disk,
   { file, mode }: Change,
@@ -126,7 +129,7 @@ async function ownerOfAbsent(
     if (other !== undefined) return { mode, uid: other.uid, gid: other.gid };
   }
   const former = await formerOwner(file);
-  // Copies of earlier versions are all root's.
+  // Backups of earlier versions all belong to root.
   if (former !== undefined && (former.uid !== 0 || former.gid !== 0)) {
     return { ...former, mode: mode | (former.mode & groupReads) };
   }
@@ -136,8 +139,8 @@ async function ownerOfAbsent(
 }
 
 /**
- * Renames in order, then makes it durable. When one fails, what was renamed before goes back: the last good stays. What
- * cannot go back does not hide the failure that led here, and does not keep others from going back.
+ * Renames in order, then syncs. When a rename fails, the files renamed before go back: the last good content stays. A
+ * file that cannot go back does not hide that failure, and does not keep other files from going back.
  */
 export async function commitAll(disk: Disk, placements: readonly Placement[]): Promise<void> {
   const made: Placement[] = [];
@@ -147,7 +150,7 @@ export async function commitAll(disk: Disk, placements: readonly Placement[]): P
     const stuck: string[] = [];
     for (const each of made.toReversed()) {
       await takeBack(disk, each).catch(() => {
-        if (each.link === undefined) stuck.push(each.change.file); // a link still leads to what was there
+        if (each.link === undefined) stuck.push(each.change.file); // a link still leads to the former file
       });
     }
     throw stuck.length === 0 ? err : remaining(err, halfWritten(stuck));
@@ -160,7 +163,7 @@ export async function commitAll(disk: Disk, placements: readonly Placement[]): P
 const halfWritten = (files: readonly string[]): string =>
   `${files.map((file) => `"${file}"`).join(', ')} cannot be taken back: certificate and key do not match until the next run`;
 
-/** `named`: from here on there is something to take back. */
+/** `named`: called once there is something to undo. */
 async function commit(disk: Disk, { file, temporary, link }: Placement, named: () => void): Promise<void> {
   await onPath(file, () => disk.rename(temporary, file));
   named();
@@ -171,7 +174,7 @@ async function commit(disk: Disk, { file, temporary, link }: Placement, named: (
 
 async function takeBack(disk: Disk, { change, file, before, link }: Placement): Promise<void> {
   if (link === undefined) {
-    if (before === undefined) return; // there was none: half a pair is seen as broken, reissued
+    if (before === undefined) return; // there was none: half a pair is detected as broken, and reissued
     const temporary = temporaryName(file);
     try {
       await writeNewFile(disk, temporary, before, (await ownerOf(disk, change, before)) ?? { mode: change.mode });
@@ -189,8 +192,9 @@ async function takeBack(disk: Disk, { change, file, before, link }: Placement): 
 }
 
 /**
- * Removes what did not take its name. The failure that led here is what counts; the next write removes the rest. Where
- * nothing can be removed (a directory that may only be appended to, chattr(1)), no key stays behind at least.
+ * Removes temporary files that did not take their names. The failure that led here counts; the next write removes the
+ * rest. Where no file can be removed (a directory that may only be appended to, chattr(1)), at least no key stays
+ * behind.
  */
 export async function discardAll(disk: Disk, placements: readonly Placement[]): Promise<void> {
   for (const { temporary } of placements) {

@@ -1,12 +1,14 @@
 // The store of artefacts that are files of this host. A live path is never absent and never half written: new content
-// is complete and durable beside it before it takes the name. Two files cannot change their names in one step, so
+// is complete and durable next to it before it takes the name. Two files cannot change their names in one step, so
 // between two renames a reader can meet a pair that does not match; a run that dies there is repaired by the next.
-//
 // write() in numbered steps:
-//   1. refuse what is broken                       4. copy what is there now, write and sync temporary files
-//   2. read: a conflict when it is not what        5. read again: a conflict when it is not the same
-//      the caller saw                              6. rename in order, the key before the certificate
-//   3. follow links, remove what killed runs left  7. sync the directories
+// 1. refuse broken material
+// 2. read: a conflict when it differs from the state that the caller saw
+// 3. follow links, remove leftovers of killed runs
+// 4. copy the present files, write and sync temporary files
+// 5. read again: a conflict when it is not the same
+// 6. rename in order, the key before the certificate
+// 7. sync the directories
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import { systemClock } from '../clock.ts';
@@ -30,23 +32,23 @@ import { filesOf, isFile, pathOf } from '../inventory/places.ts';
 import { certificateKey } from '../inventory/content.ts';
 
 export interface DiskStoreOptions {
-  /** Where replaced files are copied to; without it nothing is kept. */
+  /** Directory for backups of replaced files; without it none are kept. */
   readonly backupDir?: string;
-  /** Called for a copy that could not be kept or read; the write goes on. Must not throw. */
+  /** Called for a backup that could not be written or read; the write goes on. Must not throw. */
   readonly onBackupFailed?: (err: RecoveryError) => void;
-  /** Called for a file that could not get all that the one before it had; the write goes on. Must not throw. */
+  /** Called for a file that could not get all attributes of its predecessor; the write goes on. Must not throw. */
   readonly onAttributesLost?: (err: RecoveryError) => void;
-  /** The server that a kubeconfig names which has to be made from nothing. */
+  /** Servers for a kubeconfig that is made from nothing. */
   readonly endpoints?: Endpoints | undefined;
-  /** All artefacts of the inventory: what belongs to another one is never written. Default: only this one is known. */
+  /** All artefacts of the inventory: files of another artefact are never written. Default: only this one is known. */
   readonly owners?: readonly Owner[];
   readonly disk?: Disk;
-  /** Dates a new file of a kubelet's identity. */
+  /** Clock that dates a new file of a kubelet's identity. */
   readonly now?: () => Date;
 }
 
 export function createDiskStore(options: DiskStoreOptions = {}): Store {
-  /** One that cannot be read is none. */
+  /** Undefined for a backup that cannot be read. */
   async function newestBackup({ location, backups }: DiskArtefact): Promise<readonly Part[] | undefined> {
     const reading = { code: 'ReadFailed', action: 'read', what: `backup of ${locationText(location)}` } as const;
     try {
@@ -91,7 +93,7 @@ export function createDiskStore(options: DiskStoreOptions = {}): Store {
   };
 }
 
-/** An artefact of this host: how its files are understood, and where copies of them are kept. */
+/** An artefact of this host: its layout, and where its backups are kept. */
 export interface DiskArtefact {
   readonly location: DiskLocation;
   readonly layout: Layout;
@@ -118,10 +120,10 @@ export function artefactAt(
 }
 
 interface Replacement {
-  /** What is there, as it was seen. */
+  /** Present files, as seen. */
   readonly parts: readonly Part[];
   readonly changes: readonly Change[];
-  /** The backup that is put back. Default: the newest says whose the files were that are not there. */
+  /** The backup that is restored. Default: the newest backup determines the owner of absent files. */
   readonly generation?: string;
 }
 
@@ -137,7 +139,7 @@ export async function replaceParts(
     onAttributesLost: (err: unknown) => report(options.onAttributesLost, err),
     async formerOwner(file: string) {
       const role = parts.find((part) => part.file === file)?.role;
-      // One that cannot be read is none.
+      // An unreadable backup has no owner.
       return role === undefined ? undefined : backups?.ownerOf(role, generation).catch(() => undefined);
     },
   };
@@ -165,7 +167,7 @@ export async function replaceParts(
   return attempt({ ...writing, directory: dirname(pathOf(location)) }, () => inTurn(disk, files, replace));
 }
 
-/** Copies what is there. A copy that could not be made is reported: the repair matters more. */
+/** Backs up the present files. A failed backup is reported: the repair matters more. */
 async function keep(artefact: DiskArtefact, parts: readonly Part[], options: DiskStoreOptions): Promise<void> {
   const { disk, location, backups } = artefact;
   const { backupDir = '', onBackupFailed } = options;
@@ -190,7 +192,7 @@ async function ownersOf(disk: Disk, parts: readonly Part[]): Promise<Owners> {
   return new Map(await Promise.all(owners));
 }
 
-/** Throws what is a fault of this program and no state of the disk. */
+/** Reports a state of the disk; throws a fault of this program. */
 function report(to: ((err: RecoveryError) => void) | undefined, err: unknown): void {
   if (!(err instanceof RecoveryError)) throw err;
   to?.(err);
@@ -206,7 +208,10 @@ export async function lookAt({ disk, location, layout }: DiskArtefact): Promise<
 
 const notFiles: ReadonlySet<string> = new Set(['EISDIR', 'ENOTREG', 'EFBIG']);
 
-/** What lies in the place of a file and is none, or is larger than any of ours: others' like every other content. Throws the rest. */
+/**
+ * An object in the place of a file that is no file, or is larger than any of ours: foreign, like all unknown content.
+ * Throws other errors.
+ */
 function noFile(location: DiskLocation, err: unknown): Found & Required<Pick<Found, 'foreign'>> {
   const { path = '', system = '' } = err instanceof RecoveryError ? (err.details ?? {}) : {};
   if (!isCode(err, 'ReadFailed') || !notFiles.has(String(system))) throw err;
@@ -215,7 +220,10 @@ function noFile(location: DiskLocation, err: unknown): Found & Required<Pick<Fou
   return { entries: {}, annotations: {}, version: foreign, foreign, isOtherDocument: true };
 }
 
-/** By ctime: a copy that keeps the dates of its original has a new one all the same. Undefined where it is unknown. */
+/**
+ * Last change by ctime: a copy that keeps the dates of its original has a new one all the same. Undefined where
+ * unknown.
+ */
 async function lastChange(disk: Disk, parts: readonly Part[]): Promise<Date | undefined> {
   const present = parts.filter(({ bytes }) => bytes !== undefined);
   const stats = await Promise.all(present.map(({ file }) => disk.stat(file).catch(() => undefined)));
@@ -236,7 +244,7 @@ function digestOf(parts: readonly Part[]): string {
   return hash.digest('hex');
 }
 
-/** A backup as parts: it does not say where they lie on this host. */
+/** A backup as parts, without paths on this host. */
 export const keptParts = (files: Files): readonly Part[] =>
   [...files].map(([role, bytes]) => ({ role, file: role, bytes }));
 
@@ -251,7 +259,7 @@ function canBeUnderstood(location: DiskLocation, layout: Layout, files: Files): 
   }
 }
 
-/** The entry by which it is known how long an artefact is valid. */
+/** The entry whose certificate determines how long an artefact is valid. */
 export const certificateEntry = (location: DiskLocation): string => filesOf(location)[0]?.entry ?? certificateKey;
 
 const layouts: {

@@ -1,4 +1,4 @@
-// A key and its public keys in PEM files of this host as a layout. Nothing here ever writes them: every token that was
+// A key and its public keys in PEM files of this host as a layout. These files are never written: every token that was
 // signed with the key would be worthless with another one.
 import { RecoveryError } from '../errors.ts';
 import type { LocationOf } from '../inventory/model.ts';
@@ -8,7 +8,7 @@ import { locationText } from './store.ts';
 
 const newline = Buffer.from('\n');
 
-/** An empty file, as a loss of power leaves it, counts for as little as none. */
+/** An empty file, as a loss of power leaves it, counts as absent. */
 export function keyFilesLayout(location: LocationOf<'keyFiles'>): Layout {
   return {
     look: async (read) =>

@@ -1,5 +1,5 @@
 // A kubeconfig as the home of a client certificate: read from the document or from the files that it names, and written
-// where it was read. One that has to be made from nothing is like kubeadm's (kubernetes/kubernetes
+// where it was read. A kubeconfig made from nothing is like kubeadm's (kubernetes/kubernetes
 // cmd/kubeadm/app/util/kubeconfig): cluster `kubernetes`, its user named like the common name of the certificate.
 import {
   evidentContextName,
@@ -64,7 +64,7 @@ export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoi
 
 const knownRole = 'known.pem';
 
-/** Where a file that the document names is not there: the one where the inventory says that the credentials are. */
+/** The file that holds the credentials according to the inventory, where a file that the document names is absent. */
 async function knownCredentials(
   { credentials }: KubeconfigLocation,
   named: readonly Part[],
@@ -77,7 +77,7 @@ async function knownCredentials(
 
 type View = (bytes: Uint8Array) => KubeconfigReading;
 
-/** The files that the document names; of one that is not there, the file that a new one would name. */
+/** Files that the document names; for an absent document, the file that a new one would name. */
 function referencesOf(location: KubeconfigLocation, bytes: Uint8Array | undefined, view: View): Omit<Part, 'bytes'>[] {
   const reading = bytes === undefined ? undefined : view(bytes);
   if (reading !== undefined && 'foreign' in reading)
@@ -102,7 +102,7 @@ function understand(location: KubeconfigLocation, parts: readonly Part[], view: 
   const what = locationText(location);
   const reading = view(document);
   if ('problem' in reading) return { entries: {}, problem: `Cannot use ${what}: ${reading.problem}` };
-  // A role, and not a path: a backup has the files of another day under their roles.
+  // A role, and not a path: a backup holds files of an earlier time under their roles.
   const content = (source: Source, ...roles: readonly string[]): Uint8Array | undefined =>
     source.kind === 'data'
       ? source.bytes
@@ -148,12 +148,12 @@ interface Renewal {
 
 interface NewDocument {
   readonly document: Uint8Array;
-  /** Where the credentials belong. */
+  /** Where the new credentials are written. */
   readonly certificate: Source;
   readonly key: Source;
 }
 
-/** Made from the first of these that a user and a cluster can be found in. */
+/** Made from the first of these sources with a user and a cluster. */
 async function newDocument(renewal: Renewal): Promise<NewDocument> {
   const { location, endpoints, parts, view, earlier } = renewal;
   const present = bytesOf(parts, documentRole);
@@ -175,9 +175,9 @@ async function newDocument(renewal: Renewal): Promise<NewDocument> {
   throw refusal(location, 'no document could be made');
 }
 
-/** A document that only lacks a current context that is there (`kubectl config unset`) keeps all that is in it. */
+/** A document that only lacks a current context, but has a suitable one (`kubectl config unset`), keeps its content. */
 function withOwnContext(document: Uint8Array, endpoints: Endpoints): Buffer | undefined {
-  if (textDamage(document) !== undefined) return undefined; // escaped or decoded it would say something else, a path say
+  if (textDamage(document) !== undefined) return undefined; // escaped or decoded, its paths, for example, would differ
   try {
     const edit = editYaml(yamlText(document));
     const name = evidentContextName(edit.value, endpoints);
@@ -190,7 +190,7 @@ function withOwnContext(document: Uint8Array, endpoints: Endpoints): Buffer | un
   }
 }
 
-/** The document with the new entries where they are embedded; what it only names stays named. */
+/** The document with the new entries where they are embedded; files stay named. */
 function edited({ location, next, parts }: Renewal, document: Uint8Array, view: KubeconfigView): NewDocument {
   const before = yamlText(document);
   const edit = editYaml(before);
@@ -200,7 +200,7 @@ function edited({ location, next, parts }: Renewal, document: Uint8Array, view: 
     const bytes = next[entry];
     if (bytes === undefined) return source;
     if (source.kind === 'file') {
-      // A path that leads nowhere is damage where the file itself is there: its directory may not even exist.
+      // A path that leads nowhere is damage where the file itself exists: its directory may not even exist.
       const isLost = parts.some(({ file, bytes: there }) => file === source.file && there === undefined);
       const known = parts.find(({ file, bytes: there }) => file === location.credentials && there !== undefined)?.file;
       if (!isLost || known === undefined) return source;
@@ -222,7 +222,7 @@ function edited({ location, next, parts }: Renewal, document: Uint8Array, view: 
   };
   const certificate = place(view.user, 'client-certificate', view.certificate, certificateKey);
   const key = place(view.user, 'client-key', view.key, privateKeyKey);
-  // Its server can be verified: that is what it is to do.
+  // Its server can be verified: that is its purpose.
   if (view.conflict !== undefined) {
     edit.remove([...view.cluster, insecureFlag]);
     changed = true;
@@ -276,13 +276,13 @@ function fileChanges(next: Entries, parts: readonly Part[], at: { certificate: S
       credentialChange(certificate.file, both ? putTogether(next, former) : certificateFile(newCertificate, former)),
     );
   }
-  // Credentials that stay are not replaced by themselves.
+  // Unchanged credentials are not replaced.
   return changes.filter(
     ({ file, bytes }) => formerOf(file) === undefined || !Buffer.from(bytes).equals(formerOf(file) ?? bytes),
   );
 }
 
-/** `isForKey`: a torn key holds none that parses, and is as secret. */
+/** `isForKey`: a torn key does not parse, and is as secret. */
 function credentialChange(file: string, bytes: Uint8Array, isForKey = false): Change {
   const secret = isForKey || holdsKey(bytes);
   return { file, bytes, mode: secret ? 0o600 : 0o644, secret, dated: secret && holdsCertificate(bytes) };

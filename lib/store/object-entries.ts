@@ -1,19 +1,19 @@
-// The entries of a Secret or a ConfigMap as bytes. Pure. A server keeps other values than text out; what stands between it
-// and us may not, and one value that is none must neither end a look nor hide the others.
+// The entries of a Secret or a ConfigMap as bytes. Pure. A server rejects values other than text; a proxy before it may
+// not, and one such value must neither stop a pass nor hide the other entries.
 import type { Entries } from './store.ts';
 
-/** What a Secret (base64) and a ConfigMap (text, `binaryData` in base64) have in common. */
+/** Common fields of a Secret (base64) and a ConfigMap (text, `binaryData` in base64). */
 interface ObjectData {
   readonly data?: unknown;
   readonly binaryData?: unknown;
 }
 
 interface ObjectEntries {
-  /** Of the values that can be read. */
+  /** Readable values. */
   readonly entries: Entries;
-  /** Of all values. */
+  /** Keys of all values. */
   readonly keys: readonly string[];
-  /** Why not all can be read, with the name of the key. */
+  /** Why some value cannot be read, with the name of its key. */
   readonly problem?: string | undefined;
 }
 

@@ -1,4 +1,4 @@
-// PEM files of an artefact that hold something else than their place is for: then none of its files is written. Pure.
+// PEM files of an artefact with foreign content: then none of its files is written. Pure.
 import { RecoveryError } from '../errors.ts';
 import type { DiskLocation } from '../inventory/model.ts';
 import { privateKeyKey } from '../inventory/content.ts';
@@ -11,7 +11,10 @@ type RolesOf = (part: Part) => readonly PemRole[];
 export const roleOfEntry: RolesOf = ({ role }) => [role === privateKeyKey ? 'key' : 'certificate'];
 export const bothRoles: RolesOf = () => ['certificate', 'key'];
 
-/** Of files of which one holds what is none of its role, nor the rest of it: why all of them are left alone. */
+/**
+ * Reason why all files of an artefact are left alone: a file holds neither PEM of its role nor a torn remainder of
+ * that; undefined where all fit.
+ */
 export function contentOfOthers(
   location: DiskLocation,
   parts: readonly Part[],
@@ -27,7 +30,7 @@ export function contentOfOthers(
   return undefined;
 }
 
-/** Throws WriteFailed. */
+/** Throws WriteFailed where a file holds foreign content. */
 export function requireOwn(location: DiskLocation, parts: readonly Part[], rolesOf: RolesOf): void {
   const { foreign } = contentOfOthers(location, parts, rolesOf) ?? {};
   if (foreign === undefined) return;
@@ -37,7 +40,7 @@ export function requireOwn(location: DiskLocation, parts: readonly Part[], roles
 const ofCredentials: RolesOf = ({ role }) =>
   role === 'client.crt' ? ['certificate'] : role === 'client.key' ? ['key'] : ['certificate', 'key'];
 
-/** The same of the files that a kubeconfig names for its certificate and its key. */
+/** The same check for the files that a kubeconfig names for its certificate and its key. */
 export const credentialsOfOthers = (location: DiskLocation, parts: readonly Part[]): OfOthers | undefined =>
   contentOfOthers(
     location,

@@ -1,7 +1,7 @@
 // PEM files of this host as layouts. A certificate and its key, or a bundle, in files of their own: their bytes are
-// written as they come. Or certificate and key in one file, as the kubelet keeps them: taken apart into entries, and put
-// together again with whatever else is in the file. Certificates that follow the leaf belong to its entry: issue decides
-// which of them stay. Blocks that are neither certificate nor key are in no entry; they stay here.
+// written unchanged. Or certificate and key in one file, as the kubelet keeps them: split into entries, and joined
+// again with all other blocks of the file. Certificates that follow the leaf belong to its entry: issue decides which
+// of them stay. Blocks that are neither certificate nor key are in no entry; they stay here.
 import { errorText, RecoveryError } from '../errors.ts';
 import type { DiskLocation, LocationOf } from '../inventory/model.ts';
 import { filesOf } from '../inventory/places.ts';
@@ -11,7 +11,7 @@ import { bothRoles, contentOfOthers, requireOwn, roleOfEntry } from './others-co
 import { type Entries, locationText } from './store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-/** The key first: what is read between the two renames is a certificate that readers know, without its key. */
+/** The key first: a read between the two renames returns a certificate that readers know, without its key. */
 export function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Layout {
   const files = filesOf(location)
     .map(({ entry, file }) => ({ key: entry ?? '', file, mode: entry === privateKeyKey ? 0o600 : 0o644 }))
@@ -34,7 +34,7 @@ export function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Lay
       requireOwn(location, parts, roleOfEntry);
       for (const { key, file } of files)
         if (key !== privateKeyKey) requireNoKeyLost(location, file, { key, parts, next });
-      // A key that stays is not replaced by itself.
+      // An unchanged key is not replaced.
       const isThere = (key: string, bytes: Uint8Array | undefined): boolean => {
         const present = bytesOf(parts, key);
         return present !== undefined && bytes !== undefined && Buffer.from(present).equals(bytes);
@@ -52,8 +52,8 @@ interface CertificateWrite {
 }
 
 /**
- * A file of certificates that holds a key as well, which no other file has: it may be the only one. Where a pair gets a new
- * key with its certificate, the former is of no use. Throws WriteFailed.
+ * Checks for a key in a file of certificates that no other file has: it may be the only copy. Where a pair gets a new
+ * key with its certificate, the former key is of no use. Throws WriteFailed.
  */
 function requireNoKeyLost(location: DiskLocation, file: string, { key, parts, next }: CertificateWrite): void {
   const former = bytesOf(parts, key);
@@ -104,7 +104,7 @@ function requirePlaces(location: DiskLocation, next: Entries, hasPlace: (key: st
   throw new RecoveryError('MaterialInvalid', message);
 }
 
-/** The certificates as one entry, the keys as another; either is left out where there is none. Throws MaterialInvalid. */
+/** The certificates as one entry, the keys as another; an entry without blocks is left out. Throws MaterialInvalid. */
 function takeApart(bytes: Uint8Array, what: string): Entries {
   const blocks = readPem(bytes, what);
   const certificates = blocks.filter(isCertificate);
@@ -115,18 +115,18 @@ function takeApart(bytes: Uint8Array, what: string): Entries {
   };
 }
 
-/** Certificate and key in one file, then the blocks of others that were in it. */
+/** Certificate and key in one file, then the foreign blocks of the former file. */
 export function putTogether(next: Entries, former: Uint8Array | undefined): Buffer {
   const { [certificateKey]: certificate = Buffer.of(), [privateKeyKey]: key = Buffer.of() } = next;
   return joined([certificate, key, ...othersIn(former)]);
 }
 
-/** A file of certificates only, then the blocks of others that were in it. */
+/** A file of certificates only, then the foreign blocks of the former file. */
 export function certificateFile(certificate: Uint8Array, former: Uint8Array | undefined): Buffer {
   return joined([certificate, ...othersIn(former)]);
 }
 
-/** What a file says of an entry where it holds more than that; anything else as it is, for others to judge. */
+/** Blocks of one entry in a mixed file; other files unchanged, for their readers to judge. */
 export function entryIn(bytes: Uint8Array, entry: string): Uint8Array {
   const blocks = blocksOf(bytes);
   const isMixed = entry === certificateKey ? !blocks.every(isCertificate) : blocks.some(isCertificate);
@@ -136,7 +136,7 @@ export function entryIn(bytes: Uint8Array, entry: string): Uint8Array {
 export const holdsKey = (bytes: Uint8Array | undefined): boolean => blocksOf(bytes).some(isKey);
 export const holdsCertificate = (bytes: Uint8Array | undefined): boolean => blocksOf(bytes).some(isCertificate);
 
-/** Of a damaged file nothing. */
+/** Foreign blocks of a file; none of a damaged file. */
 const othersIn = (file: Uint8Array | undefined): Buffer[] =>
   blocksOf(file)
     .filter((block) => !isKey(block) && !isCertificate(block))

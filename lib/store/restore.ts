@@ -1,6 +1,6 @@
-// The way back: which former generations of each artefact are kept, and one of them put in place again, with what is there now
-// kept first. It is verified before, unless the caller wants the bytes as they were, whatever they are. The caller holds the
-// lock of this host.
+// Restores backups: lists the generations kept of each artefact, and puts one in place again, with a backup of the
+// present files first. It is verified before, unless the caller wants the bytes unchanged in any case. The caller holds
+// the lock of this host.
 import { attempt } from '../disk/disk.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { Artefact, DiskLocation } from '../inventory/model.ts';
@@ -28,13 +28,13 @@ export interface Generation {
   readonly location: DiskLocation;
   /** `000003`: the higher the younger. */
   readonly generation: string;
-  /** When it was copied, just before it was replaced; undefined where the disk does not say. */
+  /** Time of the copy, just before the replacement; undefined where the disk does not show it. */
   readonly keptAt?: Date | undefined;
-  /** End of its certificate, of the earliest where it has several roots; undefined where it has none that parses. */
+  /** notAfter of its certificate, the earliest where it has several roots; undefined where none parses. */
   readonly notAfter?: Date | undefined;
-  /** Why it cannot be read, and so not be put back. */
+  /** Why it cannot be read, and so not be restored. */
   readonly problem?: string | undefined;
-  /** Why no reader can use it: it can be put back as it was all the same. */
+  /** Why no reader can use it: it can be restored unchanged all the same. */
   readonly unusable?: string | undefined;
 }
 
@@ -43,13 +43,13 @@ export interface RestoreOptions extends Pick<
   'disk' | 'endpoints' | 'now' | 'owners' | 'onBackupFailed' | 'onAttributesLost'
 > {
   readonly backupDir: string;
-  /** Puts back what no reader can use, too. */
+  /** Restores content that no reader can use, too. */
   readonly asItWas?: boolean;
 }
 
 /**
- * All generations of all artefacts that lie on this host, of each the youngest first. One that cannot be read is listed
- * with its problem: the others may be what is needed. Throws ReadFailed.
+ * All generations of all artefacts on this host, for each the youngest first. An unreadable generation is listed with
+ * its problem: an older one may be the wanted one. Throws ReadFailed.
  */
 export async function listGenerations(
   artefacts: readonly Pick<Artefact, 'name' | 'location'>[],
@@ -68,7 +68,7 @@ export async function listGenerations(
 
 interface KeptFiles extends DiskArtefact {
   readonly backups: BackupDirectory;
-  /** Turns what the system says into ReadFailed. */
+  /** Turns errors of the file system into ReadFailed. */
   readonly reading: <T>(call: () => Promise<T>) => Promise<T>;
 }
 
@@ -94,8 +94,8 @@ async function lookAtGeneration(
 }
 
 /**
- * Puts a generation back. `conflict`: another process wrote at the same time. Throws ReadFailed when there is no such
- * generation, MaterialInvalid when it is not whole and not wanted as it was, WriteFailed.
+ * Restores a generation. `conflict`: another process wrote at the same time. Throws ReadFailed when there is no such
+ * generation, MaterialInvalid when it is not whole and not wanted unchanged, WriteFailed.
  */
 export async function restoreGeneration(
   { location, generation }: Pick<Generation, 'location' | 'generation'>,
@@ -123,7 +123,7 @@ export async function restoreGeneration(
 const isSame = (present: Uint8Array | undefined, bytes: Uint8Array): boolean =>
   present !== undefined && Buffer.compare(present, bytes) === 0;
 
-/** Throws MaterialInvalid, saying why it cannot be understood. */
+/** Throws MaterialInvalid with the reason why it is not usable. */
 function entriesOf({ location, layout }: DiskArtefact, files: Files): Entries {
   const understood = layout.understand(keptParts(files));
   const problem = understood === undefined ? 'its main file is missing' : (understood.problem ?? understood.foreign);
@@ -140,7 +140,9 @@ function judged(artefact: DiskArtefact, files: Files): Pick<Generation, 'notAfte
   return { notAfter: endOf(entries, location), unusable: verified.problem };
 }
 
-/** When what lies there now ends; undefined where it is absent or of no use. Throws ReadFailed where that is unknown. */
+/**
+ * notAfter of the present file; undefined where it is absent or unusable. Throws ReadFailed where it cannot be read.
+ */
 export async function readPresentEnd(
   location: DiskLocation,
   options: RestoreOptions,
@@ -157,7 +159,7 @@ export async function readPresentEnd(
   }
 }
 
-/** Of the leaf, of a signer's own certificate; of a bundle the one that ends first. */
+/** notAfter of the leaf, or of a signer's own certificate; of a bundle the earliest. */
 function endOf(entries: Entries, location: DiskLocation): Date | undefined {
   const pem = entries[certificateEntry(location)];
   if (pem === undefined) return undefined;
@@ -168,7 +170,7 @@ function endOf(entries: Entries, location: DiskLocation): Date | undefined {
   return ends.toSorted((a, b) => a.getTime() - b.getTime())[0];
 }
 
-/** The value, or what MaterialInvalid says. */
+/** The value, or the message of MaterialInvalid. */
 function valueOrProblem<T>(call: () => T): { readonly value?: T; readonly problem?: string } {
   try {
     return { value: call() };

@@ -1,7 +1,7 @@
-// Files that are links lead to the files of others sometimes: a leaf that is a link to its CA, a key that is one to
-// sa.key. What is written there would be lost for its owner, and two artefacts would take it from each other for ever.
-// Two artefacts that are one whole pair, file by file, are one by an administrator's decision. Certificate and key that are
-// one file by links would each take the other's place.
+// Files that are links sometimes lead to files of another artefact: a leaf that is a link to its CA, a key that is a
+// link to sa.key. Content written there would be lost for its owner, and two artefacts would overwrite each other for
+// ever. Two artefacts that are one whole pair, file by file, are so by an administrator's decision. Certificate and key
+// that are one file by links would each replace the other.
 import { basename } from 'node:path';
 import type { Disk } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
@@ -11,16 +11,16 @@ import { filesOf, isFile } from '../inventory/places.ts';
 import type { Placement } from './disk-replace.ts';
 import { locationText } from './store.ts';
 
-/** Another artefact whose files must stay what they are. */
+/** Another artefact whose files must not change. */
 export type Owner = Pick<Artefact, 'name' | 'kind' | 'location'>;
 
-/** kubeadm's (cmd/kubeadm/app/constants): no artefact of any preset, and never written. */
+/** Files of kubeadm (cmd/kubeadm/app/constants): no artefact of any preset, and never written. */
 const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);
 
-/** Where links lead; itself where they cannot be followed: no component reads a file that way either. */
+/** Final target of links; the path itself where they cannot be followed: no component reads a file that way either. */
 export const realFile = (disk: Disk, file: string): Promise<string> => disk.realpath(file).catch(() => file);
 
-/** Throws WriteFailed where certificate and key of a pair are one file: what is written to it would be only one of them. */
+/** Throws WriteFailed where certificate and key of a pair are the same file: it would hold only either. */
 export async function refuseOneFile(
   disk: Disk,
   { location, placements }: { location: DiskLocation; placements: readonly Placement[] },
@@ -35,11 +35,13 @@ export async function refuseOneFile(
   throw new RecoveryError('WriteFailed', message);
 }
 
-/** The certificate by which the key of a key pair is known may be that of who writes it, and its key may not. */
+/**
+ * Whether a file is the certificate of a key pair, which may belong to the artefact that is written; its key may not.
+ */
 const isCertificateOf = ({ entry, file }: { entry: string | null; file: string }, paths: readonly string[]): boolean =>
   entry !== fileKinds.keyFiles.files.privateKeyFile && paths.includes(file);
 
-/** Throws WriteFailed where a file that is to be written belongs to another artefact. */
+/** Throws WriteFailed where a file to be written belongs to another artefact. */
 export async function refuseFilesOfOthers(
   disk: Disk,
   {
@@ -69,7 +71,7 @@ export async function refuseFilesOfOthers(
   const isSigner = owners.find((owner) => locationText(owner.location) === what)?.kind === 'signer';
   for (const owner of owners) {
     if (!isFile(owner.location) || locationText(owner.location) === what) continue;
-    // A CA flag may name this very file: what others maintain is only read, and this is its owner.
+    // A CA flag may name this very file: external artefacts are only read, and this artefact is its owner.
     if (owner.kind === 'external' && filesOf(owner.location).every(({ file }) => paths.includes(file))) continue;
     const theirs = await realFiles(owner);
     const isWhole = own.length === theirs.length && own.every((file, index) => file === theirs[index]);

@@ -1,6 +1,6 @@
-// The interface to the location of an artefact, the same for objects in the API and for files on this host.
-// A write states what it saw; a store refuses it when that is no longer what is there ("conflict"), and the caller
-// looks again. There is no unconditional write.
+// The interface to the location of an artefact, the same for objects in the API and for files on this host. A write
+// states the version that it saw; a store refuses it when that has changed since ("conflict"), and the caller reads
+// again. There is no unconditional write.
 import { createHash } from 'node:crypto';
 import { certificateKey, privateKeyKey, caBundleKey } from '../inventory/content.ts';
 import { RecoveryError } from '../errors.ts';
@@ -13,14 +13,16 @@ import { pairMatches } from '../pki/key.ts';
 /** The entries of an artefact by key: `tls.crt`, `tls.key`, `ca-bundle.crt`, ... Values are the raw bytes. */
 export type Entries = Readonly<Record<string, Uint8Array>>;
 
-/** Throws MaterialInvalid. */
+/** An entry by key. Throws MaterialInvalid. */
 export function requireEntry(entries: Entries, key: string, location: Location): Uint8Array {
   const value = entries[key];
   if (value !== undefined) return value;
   throw new RecoveryError('MaterialInvalid', `Cannot use ${locationText(location)}: ${absenceOf(location, key)}`);
 }
 
-/** SHA-256 over the entries that are ours: equal for a copy and its original. Others' entries and metadata do not count. */
+/**
+ * SHA-256 over the entries that are ours: equal for a copy and its original. Foreign entries and metadata do not count.
+ */
 export function contentDigest(entries: Entries): string {
   const hash = createHash('sha256');
   for (const key of [caBundleKey, certificateKey, privateKeyKey]) {
@@ -36,10 +38,10 @@ export function entryTexts(location: Location, key: string): readonly string[] {
   return own.length === 0 ? [`${locationText(location)} ${key}`] : own.map(({ file }) => `"${file}"`);
 }
 
-/** The first of them. */
+/** The first place of an entry. */
 export const entryText = (location: Location, key: string): string => entryTexts(location, key)[0] ?? '';
 
-/** The absence of one entry, in the words of its place: an object has entries, a file is there or is not. */
+/** The absence of one entry, in the words of its place: an object has entries, a file exists or is absent. */
 export function absenceOf(location: Location, key: string): string {
   if (!isFile(location)) return `it has no entry "${key}"`;
   const own = filesOf(location).find(({ entry }) => entry === key);
@@ -49,11 +51,11 @@ export function absenceOf(location: Location, key: string): string {
 
 export interface Material {
   readonly entries: Entries;
-  /** Only objects in the API have them. */
+  /** Only objects in the API have annotations. */
   readonly annotations: Readonly<Record<string, string>>;
-  /** As annotations; what was read, and never written as such. */
+  /** Labels, likewise; read, and never written as such. */
   readonly labels?: Readonly<Record<string, string>> | undefined;
-  /** Of an object in the API: written with its entries where the object has none of that name. */
+  /** Metadata of an object in the API: written with its entries where the object has none of that name. */
   readonly metadata?: Metadata;
 }
 
@@ -62,42 +64,42 @@ export interface Metadata {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-/** What a read found. `version` is opaque: a resourceVersion, or a digest of the bytes on disk. */
+/** Result of a read. `version` is opaque: a resourceVersion, or a digest of the bytes on disk. */
 export interface Found extends Material {
   readonly version: string;
-  /** An earlier look has read it, and this one has not: it says nothing of what became of it since. */
+  /** An earlier pass has read it, and this one has not: it does not show changes since. */
   readonly isEarlier?: true;
-  /** Why it cannot be understood as a whole, where that is more than what its entries show (a kubeconfig without user). */
+  /** Why it is not usable as a whole, beyond problems that its entries show (a kubeconfig without user). */
   readonly problem?: string | undefined;
-  /** Of a kubeconfig: why it is others' and never written: an exec plugin, a token, another cluster, another document. */
+  /** Kubeconfigs: why it is foreign and never written: an exec plugin, a token, another cluster, another document. */
   readonly foreign?: string;
   readonly isOtherDocument?: true | undefined;
-  /** Of files: when the last of them changed, by the clock of this host. */
+  /** Files: the last change of any of them, by the clock of this host. */
   readonly changedAt?: Date | undefined;
-  /** Of a kubeconfig: its CA lies in a file that it names, which a write leaves alone. */
+  /** Kubeconfigs: its CA lies in a file that it names, which a write leaves alone. */
   readonly authorityIsForeign?: boolean | undefined;
-  /** Of a kubeconfig: the URL of its server, where it names one. */
+  /** Kubeconfigs: the URL of its server, where it names one. */
   readonly server?: string | undefined;
 }
 
 /**
- * What a writer saw before: the version, or that nothing was there. With the entries it saw what it replaces: when others
- * have changed nothing but metadata since, an object in the API is written all the same.
+ * State that a writer saw before: the version, or absence. With the entries that it saw, an object in the API is
+ * written also when other clients have changed nothing but metadata since.
  */
 export type Seen = { readonly version: string; readonly entries?: Entries } | 'absent';
 
 export interface Store {
   /**
-   * The material at a location, undefined when it is not there.
+   * The material at a location, undefined when absent.
    * Throws KubeUnavailable, KubeUnauthorized, KubeForbidden, ReadFailed, MaterialInvalid.
    */
   read(location: Location, signal: AbortSignal): Promise<Found | undefined>;
   /**
-   * Puts `next` in the place of what was seen. Entries and annotations that `next` does not name stay as they are.
-   * Throws what read throws, KubeRejected (an admission webhook or a policy said no) and WriteFailed.
+   * Replaces the material that was seen by `next`. Entries and annotations that `next` does not name stay unchanged.
+   * Throws what read throws, KubeRejected (refused by an admission webhook or a policy) and WriteFailed.
    */
   write(location: Location, next: Material, seen: Seen, signal: AbortSignal): Promise<'written' | 'conflict'>;
-  /** The newest kept copy of what was at a location and can still be understood; undefined where nothing is kept. */
+  /** The newest usable backup of a location; undefined where there is none. */
   backup?(location: Location): Promise<Found | undefined>;
 }
 
@@ -111,18 +113,18 @@ export function createStore({ api, disk }: { readonly api: Store; readonly disk:
   };
 }
 
-/** The CA by which a kubeconfig knows its server. */
+/** The CA by which a kubeconfig verifies its server. */
 export const authorityKey = 'ca.crt';
 
-/** How a location is named in a message: kind and name, or path. */
+/** Name of a location in a message: kind and name, or path. */
 export function locationText(location: Location): string {
   const name = isFile(location) ? pathOf(location) : `${location.namespace}/${location.name}`;
   return `${locationKinds[location.kind].word} "${name}"`;
 }
 
 /**
- * The last look at our own output, in every store before anything is sent or written: what is there may be bad, but it
- * is never replaced by something that does not parse or does not belong together. Throws MaterialInvalid, naming the
+ * The last check of our own output, in every store before anything is sent or written: present content may be bad, but
+ * it is never replaced by content that does not parse or does not belong together. Throws MaterialInvalid, naming the
  * location, unless every entry of `next` is usable.
  */
 export function verifyMaterial(location: Location, { entries }: Material): void {
@@ -131,7 +133,7 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
     new RecoveryError('MaterialInvalid', `Cannot write ${what}: ${problem}; what is there stays`);
   if (Object.keys(entries).length === 0) throw refuse('there is no entry to write');
   const { [certificateKey]: certificate, [privateKeyKey]: key, [caBundleKey]: bundle, [authorityKey]: ca } = entries;
-  // Half a pair beside the other half that is already there would not match it. An external CA has no other half.
+  // Half a pair next to the present other half would not match it. An external CA has no other half.
   const isAlone =
     isFileOfItsOwn(location, privateKeyKey) && certificate !== undefined && isAuthority(certificate, what);
   if ((certificate === undefined) !== (key === undefined) && !isAlone)
@@ -140,17 +142,17 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
     if (!isPair(location, certificate, key)) throw refuse('the private key does not belong to the certificate');
   }
   if (bundle !== undefined) parseCertificates(bundle, `${what} ${caBundleKey}`);
-  // As client-go reads it: what is torn beside a whole one counts for nothing.
+  // Read like client-go: a torn certificate next to a whole one does not count.
   if (ca !== undefined && location.kind === 'kubeconfig' && wholeCertificates(ca).length === 0) {
     throw refuse(`"${authorityKey}" holds no CA certificate`);
   }
 }
 
-/** With a leaf its chain follows; among CAs alone that of the key may stand anywhere. */
+/** A leaf comes first, then its chain; among CAs alone the CA of the key may stand anywhere. */
 function isPair(location: Location, certificate: Uint8Array, key: Uint8Array): boolean {
   const what = locationText(location);
   const ofCas = isAuthority(certificate, what);
-  // other blocks in a file of this host, and beside a CA, are others', and no reader minds them
+  // further blocks in a file of this host, and next to a CA, are foreign, and readers ignore them
   const others = location.kind === 'secret' && !ofCas ? 'refused' : 'skipped';
   const all = parseCertificates(certificate, `${what} ${certificateKey}`, others);
   return (ofCas ? all : all.slice(0, 1)).some((one) => pairMatches(one, key, `${what} ${privateKeyKey}`));

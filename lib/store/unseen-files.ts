@@ -1,6 +1,6 @@
-// Files that are to be replaced and that are none of the present ones of an artefact: a copy of a kubeconfig, or the inventory,
-// names others for its credentials than the document that is there. They are read and kept like the present ones, and what
-// they hold may be somebody else's.
+// Files that are to be replaced and that are not among the present files of an artefact: a backup of a kubeconfig, or
+// the inventory, names other files for its credentials than the present document. They are read and backed up like the
+// present files, and their content may be foreign.
 import { basename } from 'node:path';
 import type { Change, Layout, Part } from './disk-layout.ts';
 
@@ -24,6 +24,6 @@ export function lookingAt(layout: Layout, changes: readonly Change[]): Layout {
   };
 }
 
-/** Those that only the changes name. */
+/** Parts that only the changes name. */
 export const unseenParts = (parts: readonly Part[]): readonly Part[] =>
   parts.filter((part) => part.role.startsWith(role));

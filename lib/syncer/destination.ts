@@ -1,6 +1,6 @@
-// The directory below which all objects lie. One syncer at a time writes there: two would each take the other's new
-// generation for a leftover and remove it while it is in use. The lock lies in the directory itself, the one place that
-// every syncer of it sees, also through different mounts and paths.
+// The directory below which all objects lie. One syncer at a time writes there: two syncers would each take the other's
+// new generation for a leftover and remove it while it is in use. The lock lies in the directory itself, the one place
+// that every syncer of it sees, also through different mounts and paths.
 import type { Stats } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,9 +13,9 @@ import { pruneRemoved } from '../publish/unpublish.ts';
 import { acquireLock, type Lock } from '../host/lock.ts';
 import { objectKinds } from '../inventory/location-kinds.ts';
 
-/** The configuration has said that it is an absolute path. Throws ConfigInvalid where something else lies there. */
+/** `path` is absolute, as the configuration checks. Throws ConfigInvalid where it is no directory. */
 export async function checkDestination(path: string): Promise<void> {
-  // What cannot be looked at now is reported by the objects, and may be repaired while this runs.
+  // A path that cannot be read now is reported by the objects, and may be repaired while this runs.
   const isInTheWay = await stat(path).then(
     (stats) => !stats.isDirectory(),
     (err: unknown) => systemCode(err) === 'ENOTDIR',
@@ -25,7 +25,7 @@ export async function checkDestination(path: string): Promise<void> {
   throw new RecoveryError('ConfigInvalid', `Cannot use destination directory "${path}": ${problem}`);
 }
 
-/** Not one of the directories that hold objects, and closed to everybody else. */
+/** Apart from the directories of objects, and closed to other users. */
 const lockDirectory = '.lock';
 
 export class Destination {
@@ -41,7 +41,7 @@ export class Destination {
     this.#kinds = Object.values(objectKinds).map(({ directory }) => join(path, directory));
   }
 
-  /** Before the first object is written. Throws AlreadyRunning. */
+  /** Called before the first object is written. Throws AlreadyRunning. */
   async begin(): Promise<void> {
     await this.repair(); // else the lock itself may be out of reach
     this.#reported.clear();
@@ -49,7 +49,7 @@ export class Destination {
       await this.hold();
     } catch (err) {
       if (isCode(err, 'AlreadyRunning')) throw err;
-      // The disk may be repaired while this runs: each write takes the lock before.
+      // The disk may be repaired while this runs: each write takes the lock first.
       this.#options.log.warn('sync.failed', { path: this.#path, err: errorText(err) });
       return;
     }
@@ -62,8 +62,8 @@ export class Destination {
   }
 
   /**
-   * Resolves when this process holds the lock: it may have been removed with the directory that it lies in. After a failure
-   * the next call tries again. Throws AlreadyRunning, WriteFailed.
+   * Resolves when this process holds the lock: it may have been removed with its directory. After a failure the next
+   * call tries again. Throws AlreadyRunning, WriteFailed.
    */
   async hold(): Promise<void> {
     const holding = this.#holding;
@@ -93,12 +93,12 @@ export class Destination {
     const destination = this.#path;
     const what = `destination directory "${destination}"`;
     return attempt({ code: 'WriteFailed', action: 'lock', what, directory: destination }, async () => {
-      await ensureDirectory(realDisk, destination); // the lock's own mode is not for its parents
+      await ensureDirectory(realDisk, destination); // the lock's own mode does not apply to its parents
       return call();
     });
   }
 
-  /** Modes of the directories above the objects. What fails again in the same way is logged once. Never rejects. */
+  /** Repairs modes of the directories above the objects. The same failure again is logged once. Never rejects. */
   async repair(): Promise<void> {
     for (const directory of [this.#path, ...this.#kinds]) {
       try {
@@ -112,7 +112,7 @@ export class Destination {
         this.#options.log.warn('sync.failed', { path: directory, err: errorText(err) });
       }
     }
-    // Else the lock cannot be released; a lock that is taken later makes its own directory right.
+    // Else the lock cannot be released; a lock taken later repairs its own directory.
     const path = join(this.#path, lockDirectory);
     const stats = await realDisk.stat(path).catch(() => undefined);
     if (stats?.isDirectory()) await allow(realDisk, path, { stats, bits: ownAccess }).catch(() => undefined);
@@ -123,18 +123,19 @@ const stickyBit = 0o1000;
 const ownAccess = 0o700;
 const writableByOthers = 0o022;
 
-/** The mode that a directory must get; undefined when it may stay. A narrower one is its owner's choice. */
+/** The mode that a directory must get; undefined when its mode may stay. A narrower mode is its owner's choice. */
 function repairedMode({ mode }: Stats): number | undefined {
   if ((mode & 0o111) === 0) return directoryMode; // `chmod -R 600`: no user can enter
-  // Where the sticky bit is set no user can rename what belongs to another.
+  // Where the sticky bit is set no user can rename files of another.
   const wide = (mode & stickyBit) === 0 && (mode & writableByOthers) !== 0;
   if (!wide && (mode & ownAccess) === ownAccess) return undefined;
   return ((wide ? mode & ~writableByOthers : mode) | ownAccess) & 0o7777;
 }
 
 /**
- * A user who may write in a directory above those of objects can replace an object's directory under its readers. Returns the
- * mode it had, when that was repaired; what is not there or not ours stays as it is. Throws WriteFailed.
+ * Repairs the mode of a directory above objects: a user who may write there can replace an object's directory under its
+ * readers. Returns the former mode, when that was repaired; an absent or foreign directory stays unchanged. Throws
+ * WriteFailed.
  */
 export async function repairParent({ directory, what, disk = realDisk }: ObjectDirectory): Promise<number | undefined> {
   return attempt({ code: 'WriteFailed', action: 'repair', what, directory }, async () => {

@@ -1,6 +1,6 @@
-// What an object held when it was read last, between two passes. Who may write objects decides how large they are, and there
-// are many: what is small is kept, so that lost files come back where no API server answers (one that has lost its own
-// certificate never does). Of what is large the hash stays: as long as the files have it, they are the content.
+// Content of an object at the last read, between two passes. Users who may write objects determine their size, and
+// there are many: small content is kept, so that lost files come back where no API server answers (without its own
+// certificate none does). Of large content the hash is kept: as long as the files match it, they are the content.
 import { createHash } from 'node:crypto';
 import type { Scan } from '../publish/scan.ts';
 import { objectEntries } from '../store/object-entries.ts';
@@ -23,7 +23,7 @@ export interface KnownContent {
   readonly version: string | undefined;
   /** Bytes of all entries. */
   readonly size: number;
-  /** All of it, where that is small. */
+  /** The whole content, where small. */
   readonly content?: ObjectContent;
   readonly hash?: string;
 }
@@ -38,7 +38,7 @@ export function remember(content: ObjectContent): KnownContent {
   return { version, size, ...(problem === undefined && { hash: hashOf(entries) }) };
 }
 
-/** The content that is known, where it is kept or on disk; undefined: it must be read. */
+/** The known content, from memory or from disk; undefined: it must be read. */
 export function recall({ version, content, hash }: KnownContent, { files }: Scan): ObjectContent | undefined {
   if (content !== undefined || hash === undefined) return content;
   const published = [...files].flatMap(([name, { bytes }]) => (bytes === undefined ? [] : [[name, bytes] as const]));

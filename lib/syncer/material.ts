@@ -1,4 +1,4 @@
-// From objects of the API to entries, and from entries to facts: the bytes end here, project.ts sees data only.
+// From objects of the API to entries, and from entries to facts: bytes go no further, project.ts sees data only.
 import { faultText, isCode, type RecoveryError } from '../errors.ts';
 import type { Kubeconfigs } from '../inventory/model.ts';
 import type { ConfigMap, Secret } from '../kube/kube.ts';
@@ -14,12 +14,12 @@ export type ApiObject = Secret | ConfigMap;
 
 const mismatch = (message: string): MaterialFacts => ({ problem: { reason: 'mismatchedPair', message } });
 
-/** What the entries of an object are worth; those that are missing are project's to judge. */
+/** Facts about the entries of an object; missing entries are judged by project. */
 export function factsOf({ expects, what }: Pick<SyncedObject, 'expects' | 'what'>, entries: Entries): MaterialFacts {
   try {
     return checked(expects, entries, what);
   } catch (err) {
-    // A fault of this program is this object's, and on disk no reason to keep what cannot be read.
+    // A fault of this program concerns this object, and on disk it is no reason to keep unreadable files.
     if (!isCode(err, 'MaterialInvalid')) {
       return { problem: { reason: 'unreadable', message: `cannot read it: fault of this program, ${faultText(err)}` } };
     }
@@ -47,8 +47,8 @@ const problemOf = (err: RecoveryError, what: string): string =>
   err.message.replace(` of ${what}`, '').replace(/^Cannot/, 'cannot');
 
 /**
- * Others maintain it, and its readers have parsers of their own: Go's skip what they do not know in a CA bundle. So what
- * cannot be read here is written with a warning; a pair of which both halves can be read must be one.
+ * Facts about an external object, whose readers have parsers of their own: Go's skip unknown blocks in a CA bundle. So
+ * content that cannot be parsed here is written with a warning; a pair of which both halves parse must match.
  */
 function opaqueFacts(entries: Entries, what: string): MaterialFacts {
   const blank = [certificateKey, privateKeyKey, caBundleKey].find((key) => isBlank(entries[key]));
@@ -74,7 +74,7 @@ function readOpaque(entries: Entries, what: string): MaterialFacts {
   }
 }
 
-/** As tls.X509KeyPair reads it: blocks of other kinds may stand beside the certificates. */
+/** Read like tls.X509KeyPair: blocks of other kinds may stand next to the certificates. */
 function pairFacts(entries: Entries, what: string): MaterialFacts {
   const [pem, key] = [entries[certificateKey], entries[privateKeyKey]];
   if (pem === undefined || key === undefined) return {};
@@ -92,7 +92,7 @@ function bundleFacts(entries: Entries, what: string): MaterialFacts {
   return { validity: parseCertificates(pem, what).map(validityOf) };
 }
 
-/** Each with the certificate and key of its user, a server, and a CA to know that by. */
+/** Checks each for the certificate and key of its user, a server, and a CA that verifies it. */
 function kubeconfigsFacts(of: Kubeconfigs, entries: Entries): MaterialFacts {
   if (of.servers.some(({ key }) => entries[key] === undefined)) return {};
   const { certificates } = understandKubeconfigs(of, { entries, annotations: {}, version: '' });

@@ -1,5 +1,6 @@
 // The loop of one object: each new state, a recheck from time to time, and another attempt after a failure. The only
-// place of the syncer that logs. A problem that lasts is logged when it begins and when it changes, not at each attempt.
+// place of the syncer that logs. A problem that lasts is logged when it begins and when it changes, not at each
+// attempt.
 import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason, EventRecorder } from '../kube/events.ts';
 import { apiKinds } from '../kube/resources.ts';
@@ -15,27 +16,27 @@ import { type PassContext, type PassResult, type Suggested, syncObject } from '.
 import type { Room } from './room.ts';
 import type { SyncedObject } from './synced-objects.ts';
 
-/** How an object stands. Only `synced` and `absent` (optional, and gone) are as they should be. */
+/** State of an object. Only `synced` and `absent` (optional, and gone) are good states. */
 export interface SyncStatus extends Pick<SyncedObject, 'name' | 'what' | 'published'> {
   readonly state: 'pending' | 'synced' | 'absent' | 'kept' | 'refused' | 'failed';
   /** `missing`, `expired`, `mismatchedPair`, ... or an error code. */
   readonly reason?: string;
   readonly message?: string;
   readonly resourceVersion?: string | undefined;
-  /** Of the content in the API. */
+  /** notAfter of the content in the API. */
   readonly notAfter?: Date | undefined;
-  /** What the last pass changed on disk; in a dry run, what it would have changed. */
+  /** Change of the last pass on disk; in a dry run, the change that it would have made. */
   readonly change?: 'written' | 'repaired' | 'removed';
-  /** When this state was last confirmed. */
+  /** Time at which this state was last confirmed. */
   readonly at?: Date;
 }
 
 export interface ObjectSyncOptions extends PassContext, Running {
   readonly events?: Pick<EventRecorder, 'record'>;
   readonly metrics?: Pick<Metrics, 'wrote' | 'failed'>;
-  /** Of all objects together. */
+  /** Shared by all objects. */
   readonly room: Pick<Room, 'take'>;
-  /** After each look. */
+  /** Called after each pass. */
   readonly onLooked?: () => void;
   /** Milliseconds between two full checks of an object's files. Default 60 000. */
   readonly recheckMs?: number | undefined;
@@ -43,11 +44,14 @@ export interface ObjectSyncOptions extends PassContext, Running {
 
 const mode = 'syncer';
 export const defaultRecheckMs = 60_000;
-/** So long regen has for what it makes itself, before an operator is called. */
+/** Time that regen has to create its own objects, before the administrator is notified. */
 const awaitedMs = 30_000;
-/** Of content that was not read before. It is small most often; eight of the largest at a time fit well into the heap. */
+/**
+ * Estimate for content that was not read before. It is mostly small; eight of the largest at a time fit well into the
+ * heap.
+ */
 const unknownBytes = 512 * 1024;
-/** Not worth a wait. */
+/** Too small for a wait. */
 const smallBytes = 64 * 1024;
 const retries = { firstMs: 100, longestMs: 10_000 };
 
@@ -66,20 +70,20 @@ export class ObjectSync {
   readonly #options: ObjectSyncOptions;
   readonly #log: Log;
   readonly #wake = new Wake();
-  /** What the watch said last, or a read since; no version: the object is gone. */
+  /** Last version from the watch, or from a read since; no version: the object is gone. */
   #newest: Suggested | undefined;
   #known: KnownContent | undefined;
   #status: SyncStatus;
   /** The resourceVersion whose content is on disk, as far as known. */
   #published: string | undefined;
   /**
-   * Of the names on disk before the last pass looked at them: what vanished while it ran shows, and after a pass that wrote
-   * another one confirms it. Undefined while one runs, or has failed.
+   * Stamp of the names on disk before the last pass scanned them: files that vanished during the pass show, and after a
+   * pass that wrote, another one confirms it. Undefined while a pass runs, or has failed.
    */
   #stamp: string | undefined;
   #pruned = false;
   #failures = 0;
-  /** Since when it has been missing; `reported` once an operator was called. */
+  /** Since when it has been missing; `reported` once the administrator was notified. */
   #awaited: { readonly since: number; reported: boolean } | undefined;
 
   constructor(options: ObjectSyncOptions) {
@@ -93,18 +97,20 @@ export class ObjectSync {
     return this.#status;
   }
 
-  /** The newest version of the object, from its watch. Never waits; those that come during a pass are one. */
+  /** Takes the newest version of the object, from its watch. Never waits; versions that come during a pass are one. */
   offer(version: string | undefined): void {
     this.#newest = { version };
     this.#wake.call();
   }
 
-  /** To be called often: what was taken away on disk since the last pass is put back at once. */
+  /**
+   * Checks the names on disk, to be called often: files that were removed since the last pass are restored immediately.
+   */
   look(): void {
     if (this.#stamp !== undefined && namesStamp(this.#options.object.directory) !== this.#stamp) this.#wake.call();
   }
 
-  /** Follows the versions that are offered until the signal aborts. Never rejects. */
+  /** Follows the offered versions until the signal aborts. Never rejects. */
   async run(): Promise<void> {
     const { signal, recheckMs = defaultRecheckMs } = this.#options;
     for (let delay = recheckMs; ;) {
@@ -112,7 +118,7 @@ export class ObjectSync {
       if (signal.aborted) return;
       if (this.#newest === undefined) continue;
       await this.pass(this.#newest, !isNews && this.#failures === 0);
-      // Spread, so that not all objects are asked for in the same second.
+      // Spread, so that not all objects are read in the same second.
       delay =
         this.#failures > 0
           ? backoffMs(this.#failures, { ...retries, random: Math.random })
@@ -120,7 +126,7 @@ export class ObjectSync {
     }
   }
 
-  /** One pass; without `suggested` the object is read from the API. Never rejects: the status says how it went. */
+  /** One pass; without `suggested` the object is read from the API. Never rejects: the status shows the outcome. */
   async pass(suggested?: Suggested, asks = false): Promise<SyncStatus> {
     const leave = await this.#options.room.take(this.#needs(suggested));
     try {
@@ -132,7 +138,9 @@ export class ObjectSync {
     return this.#status;
   }
 
-  /** Bytes that a pass holds, at about: what is read and what lies on disk. Of a version that is news nobody knows. */
+  /**
+   * Approximate bytes that a pass holds: the object read and the files on disk. The size of a new version is unknown.
+   */
   #needs(suggested: Suggested | undefined): number {
     const { version, size = 0 } = this.#known ?? {};
     if (suggested === undefined || version !== suggested.version) return Math.max(unknownBytes, 2 * size);
@@ -168,18 +176,19 @@ export class ObjectSync {
     }
   }
 
-  /** What lies on disk. The first of a run also removes what a crash has left, if the lock can be taken. */
+  /** Scans the directory. The first scan of a run also removes leftovers of a crash, if the lock can be taken. */
   async #scan(): Promise<Scan> {
     const { object, dryRun, hold } = this.#options;
     const { directory, what } = object;
     const look = (): Promise<Scan> =>
       attempt({ code: 'WriteFailed', action: 'publish', what, directory }, () => scan(realDisk, directory, !dryRun));
     if (this.#pruned || dryRun) return look();
-    // That it cannot be taken is reported by a pass that has something to write.
+    // A lock that cannot be taken is reported by a pass that has something to write.
     const holds = await isDone(hold());
     const scanned = await look();
     if (!holds) return scanned;
-    // What cannot be removed keeps no renewed content from its readers; publish, which removes it last, says why.
+    // Leftovers that cannot be removed keep no renewed content from its readers; publish, which removes them last,
+    // reports why.
     this.#pruned = await isDone(prune(object, scanned));
     return scanned.leftovers.length === 0 ? scanned : look();
   }
@@ -231,7 +240,7 @@ export class ObjectSync {
     }
   }
 
-  /** Regen makes it in seconds: a person is called only when it has not. */
+  /** Regen creates it in seconds: the administrator is notified only when it has not. */
   #await(message: string, fields: LogFields): void {
     const now = this.#options.clock.now().getTime();
     if (this.#awaited === undefined) this.#log.info('sync.refused', fields);
@@ -258,7 +267,7 @@ export class ObjectSync {
     else this.#record('Normal', 'CertificateRemoved', `Removed ${at}`);
   }
 
-  /** A state that is not as it should be: logged when it is news. */
+  /** Sets a bad state, and logs it when it is new. */
   #set(problem: NewStatus, tell: () => void): void {
     const { state, reason, message } = this.#status;
     this.#become(problem);

@@ -1,7 +1,7 @@
-// One pass over one object: take the version that the watch said, what is known of it and what lies on disk, decide
-// (project.ts), read the object live before anything is written or removed, decide again, act. Files of an object in step
-// that were removed come back from memory without a read: a kube-apiserver that has lost its own certificate never
-// answers one.
+// One pass over one object: take the version from the watch, the known content and the files on disk, decide
+// (project.ts), read the object live before anything is written or removed, decide again, act. Removed files of an
+// object that was in sync come back from memory without a read: a kube-apiserver that has lost its own certificate
+// never answers one.
 import { getIfPresent, namedListPath, objectPath } from '../kube/objects.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Running } from '../log.ts';
@@ -24,19 +24,22 @@ export interface PassContext extends Pick<Running, 'clock' | 'signal'> {
   readonly onCleared?: Publication['onCleared'];
 }
 
-/** What the watch said last: no version: the object is gone. */
+/** Last version from the watch; no version: the object is gone. */
 export interface Suggested {
   readonly version: string | undefined;
 }
 
 interface Pass extends PassContext {
-  /** Of the object's directory, at the beginning of this pass. */
+  /** Scan of the object's directory at the start of this pass. */
   readonly scanned: Scan;
-  /** Without it the object is read first. */
+  /** Absent: the object is read first. */
   readonly suggested?: Suggested | undefined;
-  /** By the last read. */
+  /** Content at the last read. */
   readonly known?: KnownContent | undefined;
-  /** A watch may lose an event and go on: only a read shows it. While the API is away the disk is looked at alone. */
+  /**
+   * Reads the object even without news: a watch may lose an event and go on. While the API is away only the disk is
+   * checked.
+   */
   readonly asks?: boolean;
   /** The resourceVersion whose content the last good pass left on disk. */
   readonly published?: string | undefined;
@@ -51,18 +54,18 @@ export type PassResult = {
   | (Extract<SyncDecision, { action: 'write' }> & { readonly outcome: PublishOutcome })
 );
 
-/** What is known at one moment: the decision, and what acting on it needs. */
+/** State at one moment: the decision, and the facts for acting on it. */
 interface Look {
   readonly decision: SyncDecision;
   readonly content: ObjectContent;
   readonly material: MaterialFacts;
 }
 
-/** Throws what a request throws, ReadFailed, WriteFailed; the last good files stay in use after all of them. */
+/** Throws errors of requests, ReadFailed, WriteFailed; the last good files stay in use after all of them. */
 export async function syncObject(pass: Pass): Promise<PassResult> {
   const said = contentSaid(pass);
   const first = said && (await look(pass, said));
-  // Before anything is asked: an API server that hangs may be waiting for just these files.
+  // Before any request: an API server that hangs may be waiting for just these files.
   if (first !== undefined && (await isLost(pass, first))) return act(pass, first);
   const asked = pass.asks === true ? await readLive(pass).catch(() => undefined) : undefined;
   if (asked !== undefined) return act(pass, await look(pass, asked));
@@ -72,14 +75,14 @@ export async function syncObject(pass: Pass): Promise<PassResult> {
   return act(pass, live.version === said.version ? first : await look(pass, live));
 }
 
-/** Of the version that the watch has said, where no read is needed to know it. */
+/** Content of the version from the watch, where it is known without a read. */
 function contentSaid({ suggested, known, scanned }: Pass): ObjectContent | undefined {
   if (suggested === undefined) return undefined;
   if (suggested.version === undefined) return nothingInApi;
   return known?.version === suggested.version ? recall(known, scanned) : undefined;
 }
 
-/** What is missing on disk is what the last good pass left there, and nothing else is in its place. */
+/** Whether the files missing on disk were left there by the last good pass, and nothing else has replaced them. */
 async function isLost({ object, published, scanned }: Pass, { decision, content }: Look): Promise<boolean> {
   const isKnown = published !== undefined && content.version === published;
   return isKnown && decision.action === 'write' && holdsOnlyPartsOf(content.entries, object, scanned);
@@ -87,12 +90,12 @@ async function isLost({ object, published, scanned }: Pass, { decision, content 
 
 const isChange = ({ action }: SyncDecision): boolean => action === 'write' || action === 'remove';
 
-/** What the API has of the object now. Throws what a request throws. */
+/** The object as the API has it now. Throws errors of requests. */
 async function readLive({ object, connection, signal }: PassContext): Promise<ObjectContent> {
   const { location } = object;
   const found = await getIfPresent<ApiObject>({ connection, signal }, objectPath(location));
   if (found !== undefined) return contentRead(object, found);
-  // A 404 may also come from something that is no API server (a load balancer without backend). An empty list cannot.
+  // A 404 may also come from a server that is no API server (a load balancer without backend). An empty list cannot.
   const path = namedListPath(location);
   const { items } = await connection.request<{ readonly items?: readonly ApiObject[] }>({
     method: 'GET',

@@ -1,21 +1,21 @@
-// Decides what becomes of one object's files. Pure: what the API has, what lies on disk and the time are arguments.
-// Nothing that works is replaced by something that is worse: broken, mismatched, incomplete, expired or not yet valid
-// content from the API is never written over files that are valid; these stay.
+// Decides on the files of one object. Pure: the API's content, the files on disk and the time are arguments. Working
+// files are never replaced by worse content: broken, mismatched, incomplete, expired or not yet valid content from the
+// API is never written over files that are valid; these stay.
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { mostNames, namesProblem } from '../publish/file-names.ts';
 import type { PublishOutcome } from '../publish/writer.ts';
 import { keysOf, certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { SyncedObject } from './synced-objects.ts';
 
-/** What is known of content, without its bytes. */
+/** Facts about content, without its bytes. */
 export interface MaterialFacts {
-  /** Why it is not what it should be: a whole sentence that names the object. */
+  /** Why it is not usable: a whole sentence that names the object. */
   readonly problem?: { readonly reason: 'unreadable' | 'mismatchedPair'; readonly message: string };
-  /** Of an opaque object: what is not as its keys promise. It is written all the same. */
+  /** Opaque objects: content that does not match its keys. It is written all the same. */
   readonly warning?: string;
-  /** Of an opaque object: the entry for certificates or a key in which there is no PEM at all. */
+  /** Opaque objects: the entry for certificates or a key that holds no PEM at all. */
   readonly blank?: string;
-  /** When its certificates are valid: of a pair the leaf, of a bundle each. */
+  /** Validity of its certificates: of a pair the leaf, of a bundle each. */
   readonly validity?: readonly Pick<CertificateFacts, 'notBefore' | 'notAfter'>[] | undefined;
 }
 
@@ -24,9 +24,9 @@ export type ApiFacts =
   | { readonly state: 'present'; readonly keys: readonly string[]; readonly material: MaterialFacts };
 
 export interface DiskFacts {
-  /** Whether the object's directory is there. */
+  /** Whether the object's directory exists. */
   readonly present: boolean;
-  /** What publishing the API's content would do; undefined when that content cannot be published. */
+  /** Outcome of publishing the API's content; undefined when that content cannot be published. */
   readonly difference?: PublishOutcome;
   /** Content on disk; undefined where there is none or nothing would be replaced. */
   readonly material?: MaterialFacts;
@@ -42,16 +42,16 @@ export interface Projection {
 type RefuseReason = 'badName' | 'tooManyNames' | 'empty' | 'missingKey' | 'unreadable' | 'mismatchedPair';
 
 export type SyncDecision =
-  /** The files are what they must be. */
+  /** The files are up to date. */
   | { readonly action: 'none' }
-  /** `warning`: a sentence about content that is written as it is. */
+  /** `warning`: a sentence about content that is written unchanged. */
   | {
       readonly action: 'write';
       readonly reason: 'absent' | 'changed' | 'drifted';
       readonly warning?: string | undefined;
     }
   | { readonly action: 'remove'; readonly reason: 'gone' }
-  /** The files stay as they are, which is not what the API says. */
+  /** The files stay, although the API's content differs. */
   | { readonly action: 'keep'; readonly reason: 'missing' | 'expired' | 'notYetValid'; readonly message: string }
   | { readonly action: 'refuse'; readonly reason: RefuseReason; readonly message: string };
 
@@ -90,8 +90,8 @@ function refusal(
   if (missing.length > 0) {
     return refuse('missingKey', `it holds no ${quoted(missing)}, only ${quoted(keys.toSorted())}`);
   }
-  // Half of a pair in a Secret is an accident, and publishing it would take the other half away from its reader; so is an
-  // empty entry. Where an opaque object has nothing on disk that works, nothing is taken away.
+  // Half of a pair in a Secret is an accident, and publishing it would remove the other half from its reader; so is an
+  // empty entry. Where an opaque object has no working files on disk, nothing is removed.
   const half = [certificateKey, privateKeyKey].filter((key) => keys.includes(key));
   const takesAway = expects.kind !== 'opaque' || (disk.material !== undefined && isValid(disk.material, now));
   if (location.kind === 'secret' && half.length === 1 && takesAway) {
@@ -115,8 +115,8 @@ function projectPresent(projection: Projection, material: MaterialFacts): SyncDe
 }
 
 /**
- * Expired: an older etcd snapshot was restored, or its rotator is behind. Not yet valid: signed by a machine whose clock
- * is ahead, or this one's is behind. What is on disk still works.
+ * Expired: an older etcd snapshot was restored, or its rotator is behind. Not yet valid: signed by a machine whose
+ * clock is ahead, or this one's is behind. The files on disk still work.
  */
 function outOfTime({ object, now }: Projection, theirs: MaterialFacts, ours: MaterialFacts): SyncDecision {
   const begins = (theirs.validity ?? []).map(({ notBefore }) => notBefore).filter((date) => date > now);
@@ -133,7 +133,7 @@ function outOfTime({ object, now }: Projection, theirs: MaterialFacts, ours: Mat
 
 const quoted = (keys: readonly string[]): string => keys.map((key) => JSON.stringify(key)).join(', ');
 
-/** Of the certificate that lasts longest. */
+/** notAfter of the certificate that is valid longest. */
 export function lastEnd({ validity = [] }: MaterialFacts): Date | undefined {
   return validity.map(({ notAfter }) => notAfter).toSorted((a, b) => b.getTime() - a.getTime())[0];
 }

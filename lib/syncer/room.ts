@@ -1,4 +1,4 @@
-// Bounds what passes over several objects hold in memory side by side.
+// Bounds the memory of passes over several objects that run in parallel.
 export class Room {
   #left: number;
   readonly #all: number;
@@ -8,9 +8,9 @@ export class Room {
     [this.#all, this.#left] = [bytes, bytes];
   }
 
-  /** Resolves when there is room, in the order of the calls; call what it resolves with to leave. */
+  /** Resolves when there is room, in the order of the calls; call the result to leave. */
   async take(wanted: number): Promise<() => void> {
-    if (wanted === 0) return () => undefined; // what needs none waits for nobody
+    if (wanted === 0) return () => undefined; // a pass without need does not wait
     const bytes = Math.min(wanted, this.#all);
     if (this.#waiting.length > 0 || bytes > this.#left) {
       await new Promise<void>((resolve) => this.#waiting.push({ bytes, resolve }));

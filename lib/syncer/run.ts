@@ -1,5 +1,5 @@
 // The syncer: the published objects of an inventory become files below a directory, and stay so. Changes drive it; a
-// recheck of everything each minute finds what changed on disk. It ends when the signal aborts, or after one pass.
+// recheck of everything each minute finds changes on disk. It stops when the signal aborts, or after one pass.
 import { writeFile } from 'node:fs/promises';
 import { WatchHealth, type WatchStatus } from '../kube/list-watch.ts';
 import { errorText } from '../errors.ts';
@@ -17,14 +17,14 @@ type ForObjects = Pick<ObjectSyncOptions, 'connection' | 'events' | 'metrics' | 
 
 export interface SyncerOptions extends Running, ForObjects {
   readonly resolved: Resolved;
-  /** Absolute. Made, with its parents, unless this is a dry run. */
+  /** Absolute path. Created, with its parents, unless this is a dry run. */
   readonly destinationDir: string;
   /** One pass over every object, without watches. */
   readonly once?: boolean;
-  /** Nothing is written; the report says what would be. */
+  /** Nothing is written; the report lists the changes that would be made. */
   readonly dryRun?: boolean;
   readonly health?: Pick<Health, 'set'>;
-  /** Made, empty, once every object has been looked at: for a readiness probe. Absolute. */
+  /** Created, empty, after the first pass over every object: for a readiness probe. Absolute path. */
   readonly cachesSyncedFile?: string | undefined;
 }
 
@@ -35,8 +35,8 @@ export interface SyncReport {
 }
 
 /**
- * Throws ConfigInvalid (destination), and AlreadyRunning when another syncer has the destination;
- * everything later is in the report, the log and health.
+ * Throws ConfigInvalid (destination), and AlreadyRunning when another syncer has the destination; later problems are in
+ * the report, the log and health.
  */
 export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
   const { resolved, destinationDir, dryRun = false } = options;
@@ -51,7 +51,7 @@ export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
   }
 }
 
-/** Beside each other: eight objects that were not read before, or two of the largest. */
+/** Memory for passes in parallel: eight objects that were not read before, or two of the largest. */
 const roomBytes = 4 * 1024 * 1024;
 
 type OnState = Parameters<typeof watchMetadata>[0]['onState'];
@@ -89,7 +89,7 @@ async function follow(
   return report();
 }
 
-/** Well within a second a path that has vanished is back. Never rejects. */
+/** A path that has vanished is back well within a second. Never rejects. */
 const lookMs = 500;
 
 async function look(syncs: readonly ObjectSync[], { clock, signal }: SyncerOptions): Promise<void> {
@@ -99,7 +99,10 @@ async function look(syncs: readonly ObjectSync[], { clock, signal }: SyncerOptio
   }
 }
 
-/** Beside the objects' own rechecks, with a line a day that says how all of them stand. Never rejects. */
+/**
+ * Rechecks the destination, in addition to the objects' own rechecks, with a line a day that summarises all of them.
+ * Never rejects.
+ */
 async function recheck(destination: Destination, options: SyncerOptions, report: () => SyncReport): Promise<void> {
   const { dryRun = false, clock, log, signal, recheckMs = defaultRecheckMs } = options;
   const summary = new DailySummary({ clock, log, event: 'sync.summary' });
@@ -109,13 +112,13 @@ async function recheck(destination: Destination, options: SyncerOptions, report:
     summary.tell(() => syncSummary(report()));
     if (dryRun) continue;
     await destination.repair();
-    await destination.hold().catch(() => undefined); // who cannot have it says so when there is something to write
+    await destination.hold().catch(() => undefined); // a lock that cannot be taken is reported by the next write
   }
 }
 
 const isGood = ({ state }: SyncStatus): boolean => state === 'synced' || state === 'absent';
 
-/** How many objects are on disk as the API has them, and whose certificate ends first. Pure. */
+/** How many objects are on disk as the API has them, and whose certificate expires first. Pure. */
 export const syncSummary = ({ objects }: SyncReport): Summary =>
   summaryOf(
     objects.map((status) => ({ name: status.name, isGood: isGood(status), notAfter: status.notAfter })),
@@ -131,13 +134,13 @@ function healthOf({ objects, ok }: SyncReport): CheckState & { readonly message:
 type CachesSyncedOptions = Pick<SyncerOptions, 'cachesSyncedFile' | 'dryRun' | 'log'>;
 
 /**
- * The file by which a readiness probe sees that the syncer has begun: OpenShift's cert-syncer makes it when its caches are
- * filled (library-go, pkg/operator/staticpod/certsyncpod, --caches-synced-file).
+ * The file by which a readiness probe detects that the syncer has started: OpenShift's cert-syncer creates it when its
+ * caches are filled (library-go, pkg/operator/staticpod/certsyncpod, --caches-synced-file).
  */
 export class CachesSynced {
   readonly #options: CachesSyncedOptions;
   #isDone: boolean;
-  /** Until the file is there, if one is wanted. Never rejects. */
+  /** Resolves when the file exists, if one is wanted. Never rejects. */
   told: Promise<void> = Promise.resolve();
 
   constructor(options: CachesSyncedOptions) {
@@ -145,7 +148,7 @@ export class CachesSynced {
     this.#isDone = options.dryRun === true || options.cachesSyncedFile === undefined;
   }
 
-  /** To be called after each look: how the objects stand. */
+  /** Called after each pass with the state of the objects. */
   count({ objects }: { readonly objects: readonly Pick<SyncStatus, 'state'>[] }): void {
     const { cachesSyncedFile: path = '', log } = this.#options;
     if (this.#isDone || objects.some(({ state }) => state === 'pending')) return;

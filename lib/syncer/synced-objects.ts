@@ -1,5 +1,5 @@
-// Which objects the syncer writes, and where: the published artefacts of an inventory whose location is in the API. That each
-// has a name that can be a directory's, and a directory of its own, the inventory is checked for when it is loaded. Pure.
+// Which objects the syncer writes, and where: the published artefacts of an inventory whose location is in the API. The
+// inventory is checked at loading: each has a name usable for a directory, and a directory of its own. Pure.
 import { type ArtefactContent, artefactContent } from '../inventory/content.ts';
 import { isFile, isOnlyRead, publishedPlace } from '../inventory/places.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
@@ -17,7 +17,7 @@ export interface SyncedObject {
   readonly mode: FileMode;
   /** `Secret "namespace/name"`, for messages. */
   readonly what: string;
-  /** Mode regen makes it where it is absent. */
+  /** Mode regen creates it where absent. */
   readonly isMade?: boolean;
 }
 

@@ -1,5 +1,5 @@
-// Asks the API server for its admission webhooks and policies and says which of them could stand between recovery and its
-// objects: `init` and `status` name them beforehand, while there is time to exempt the objects.
+// Reads the admission webhooks and policies of the API server and finds those that could block writes of recovery:
+// `init` and `status` name them beforehand, while there is time to exempt the objects.
 import { isFile, isOnlyRead } from '../inventory/places.ts';
 import type { ApiLocation, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { registryMetadata } from '../issue/metadata.ts';
@@ -15,7 +15,7 @@ import {
 } from './intercepting.ts';
 
 interface FindWebhooks {
-  /** Of an administrator: the identities of the modes may not list webhooks. */
+  /** An administrator's connection: the identities of the modes may not list webhooks. */
   readonly connection: KubeConnection;
   readonly resolved: Pick<Resolved, 'artefacts' | 'tlsRegistry'>;
   readonly signal: AbortSignal;
@@ -23,7 +23,7 @@ interface FindWebhooks {
 
 type Labels = Readonly<Record<string, string>>;
 
-/** Objects that recovery writes. Key pairs and what others maintain are only read, and reading calls no webhook. */
+/** Objects that recovery writes. Key pairs and external objects are only read, and reading calls no webhook. */
 function writtenArtefacts({ artefacts }: FindWebhooks['resolved']): (ResolvedArtefact & { location: ApiLocation })[] {
   return artefacts.filter((one): one is ResolvedArtefact & { location: ApiLocation } => {
     return !isOnlyRead(one) && !isFile(one.location);
@@ -32,7 +32,7 @@ function writtenArtefacts({ artefacts }: FindWebhooks['resolved']): (ResolvedArt
 
 const registration = '/apis/admissionregistration.k8s.io/v1';
 
-/** Throws what the API refuses, KubeForbidden above all. */
+/** Throws errors of the API, KubeForbidden above all. */
 export async function findWebhooks({ connection, resolved, signal }: FindWebhooks): Promise<WebhookFinding[]> {
   const written = writtenArtefacts(resolved);
   if (written.length === 0) return [];
@@ -51,7 +51,7 @@ export async function findWebhooks({ connection, resolved, signal }: FindWebhook
   for (const name of new Set(written.map(({ location }) => location.namespace))) {
     namespaceLabels.set(name, await labelsOf(`/api/v1/namespaces/${name}`));
   }
-  // What an object carries now is asked only where it matters: there are dozens of them.
+  // Present labels of objects are read only where a selector needs them: there are dozens of objects.
   const selectors = [
     ...[...mutating, ...validating].flatMap(({ webhooks = [] }) => webhooks.map((one) => one.objectSelector)),
     ...policies.map(({ spec }) => spec?.matchConstraints?.objectSelector),

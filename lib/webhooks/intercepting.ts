@@ -1,6 +1,6 @@
-// Which admission webhooks could stand between recovery and its objects. A webhook with failurePolicy Fail whose backend
-// is down, or whose certificate has expired, refuses every write, and its backend may itself wait for this recovery.
-// Pure. A webhook that can only be judged by evaluating CEL (matchConditions) counts as one that could.
+// Which admission webhooks could block writes of recovery. A webhook with failurePolicy Fail whose backend is down, or
+// whose certificate has expired, refuses every write, and its backend may itself wait for this recovery. Pure. A
+// webhook that can only be judged by evaluating CEL (matchConditions) counts as blocking.
 import type { ApiLocation } from '../inventory/model.ts';
 import type {
   AdmissionPolicy,
@@ -11,7 +11,7 @@ import type {
   WebhookConfiguration,
 } from '../kube/admission.ts';
 
-/** What recovery writes. */
+/** Objects that recovery writes. */
 interface Written {
   readonly objects: readonly WrittenObject[];
   readonly namespaceLabels: NamespaceLabels;
@@ -25,14 +25,14 @@ interface WebhookQuestion extends Written {
 export interface WebhookFinding {
   /** `ValidatingWebhookConfiguration "policy"`, `ValidatingAdmissionPolicyBinding "policy"`. */
   readonly configuration: string;
-  /** Its name, or that of the policy that is bound. */
+  /** Its name, or the name of the bound policy. */
   readonly webhook: string;
   /** A policy has no backend: its own expressions decide, which are not evaluated here. */
   readonly isPolicy?: true;
-  /** False: when it cannot be reached, the write goes through after its time-out. */
+  /** False: when it cannot be reached, the write succeeds after its time-out. */
   readonly blocks: boolean;
   readonly namespaces: readonly string[];
-  /** What to add to the webhook, or to `matchResources` of the binding, so that it leaves recovery alone. */
+  /** Selector for the webhook, or for `matchResources` of the binding, that exempts recovery. */
   readonly exemption: { readonly namespaceSelector: LabelSelector };
 }
 
@@ -53,7 +53,9 @@ export function interceptingWebhooks({
   );
 }
 
-/** None where nothing is hit; else with the namespaces of what is, and what leaves them out. */
+/**
+ * Findings on matching objects, with their namespaces and a selector that excludes them; none where no object matches.
+ */
 function findingOn(
   hit: readonly WrittenObject[],
   found: Omit<WebhookFinding, 'namespaces' | 'exemption'>,
@@ -64,7 +66,7 @@ function findingOn(
   return [{ ...found, namespaces, exemption: { namespaceSelector: { matchExpressions } } }];
 }
 
-/** One line for a person: what the webhook does to recovery, and what to do about it. */
+/** One line for the administrator: the effect of the webhook on recovery, and the remedy. */
 export function webhookText({ configuration, webhook, isPolicy, blocks, exemption }: WebhookFinding): string {
   if (isPolicy === true) {
     return `${configuration}: policy "${webhook}" judges these objects and may refuse what recovery writes; see that it allows that, or add to matchResources of the binding: ${JSON.stringify(exemption)}`;
@@ -73,25 +75,25 @@ export function webhookText({ configuration, webhook, isPolicy, blocks, exemptio
   return `${configuration}: webhook "${webhook}" intercepts these objects and ${effect}; add to it: ${JSON.stringify(exemption)}`;
 }
 
-// What selectors and rules of admission webhooks and policies apply to, among the objects that recovery writes. Pure.
+// Scope of selectors and rules of admission webhooks and policies, among the objects that recovery writes. Pure.
 
 type Labels = Readonly<Record<string, string>>;
 
 /** An object that recovery writes. */
 export interface WrittenObject {
   readonly location: ApiLocation;
-  /** Those it has now, and those that it will have: a selector is asked about the object before the write and after it. */
+  /** Present labels, and future ones: a selector is matched with the object before the write and after it. */
   readonly labels: readonly Labels[];
 }
 
-/** Labels by namespace; one that is not known has only its name. */
+/** Labels by namespace; an unknown namespace has only its name. */
 type NamespaceLabels = ReadonlyMap<string, Labels>;
 
 const nameLabel = 'kubernetes.io/metadata.name';
 
 type Reach = Pick<MatchResources, 'namespaceSelector' | 'objectSelector'>;
 
-/** Whether both selectors take the object in. */
+/** Whether both selectors match the object. */
 function reaches(
   { namespaceSelector, objectSelector }: Reach,
   { location, labels }: WrittenObject,
@@ -128,7 +130,7 @@ function covers(
   );
 }
 
-/** As metav1.LabelSelectorAsSelector: an absent or empty selector selects everything. */
+/** Matches like metav1.LabelSelectorAsSelector: an absent or empty selector selects everything. */
 function selects({ matchLabels = {}, matchExpressions = [] }: LabelSelector = {}, labels: Labels): boolean {
   const expressions = matchExpressions.every(({ key, operator, values }) => {
     const value = labels[key];
@@ -149,15 +151,18 @@ function selects({ matchLabels = {}, matchExpressions = [] }: LabelSelector = {}
   return expressions && Object.entries(matchLabels).every(([key, value]) => labels[key] === value);
 }
 
-// Which ValidatingAdmissionPolicies judge the objects that recovery writes. Their expressions (CEL) are not evaluated here,
-// so one that can deny counts as one that could. They have no backend that may be down. Pure.
+// Which ValidatingAdmissionPolicies judge the objects that recovery writes. Their expressions (CEL) are not evaluated
+// here, so a policy that can deny counts as denying. They have no backend that may be down. Pure.
 
 export interface PolicyQuestion extends Written {
   readonly policies: readonly AdmissionPolicy[];
   readonly bindings: readonly AdmissionPolicyBinding[];
 }
 
-/** A policy without a binding does nothing, nor does one whose binding only warns or audits. */
+/**
+ * Findings for bindings that deny: a policy without a binding has no effect, nor has one whose binding only warns or
+ * audits.
+ */
 export function judgingPolicies({ policies, bindings, objects, namespaceLabels }: PolicyQuestion): WebhookFinding[] {
   return bindings.flatMap(({ metadata, spec: binding = {} }): WebhookFinding[] => {
     const { policyName = '', validationActions = [], matchResources } = binding;
@@ -173,7 +178,7 @@ export function judgingPolicies({ policies, bindings, objects, namespaceLabels }
   });
 }
 
-/** `narrows`: without rules of its own it leaves all that the policy takes. */
+/** `narrows`: without rules of its own it matches all objects of the policy. */
 function takes(
   resources: MatchResources,
   object: WrittenObject,

@@ -1,7 +1,8 @@
-// Asks for a kubelet's next client certificate with the key of the one that has expired, and waits for it. The request has
-// a name of its own for each expired certificate, as a kubelet's first one has for each key (pkg/kubelet/certificate/
-// bootstrap, digestedName): whoever asks again, after a boot or a minute later, finds the request that is there, so that a
-// timer floods nobody. One whose answer cannot be used is followed by another, and that one in ten minutes at the earliest.
+// Requests a kubelet's next client certificate with the key of the expired one, and waits for it. The request has a
+// name of its own for each expired certificate, as a kubelet's first request has for each key (pkg/kubelet/certificate/
+// bootstrap, digestedName): a later run, after a boot or a minute later, finds the request that exists, so that a timer
+// floods no cluster. A request whose answer cannot be used is followed by another, and that one in ten minutes at the
+// earliest.
 import { randomBytes } from 'node:crypto';
 import { expiredCertificateAnnotation, kubeletClientSigner, workerAccount } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
@@ -19,11 +20,14 @@ import { type ConnectAs, judgeIssued, nextRequestName } from './issued.ts';
 
 export interface Asking {
   readonly connection: Pick<KubeConnection, 'request' | 'server'>;
-  /** Who asks, as the API server knows it. Undefined: nobody can tell, and the name of the account must do. */
+  /**
+   * User name of the worker account at the API server. Undefined: not known, and the name of the service account must
+   * do.
+   */
   readonly account: string | undefined;
-  /** For how long the API server, the approver and the signer are waited for. */
+  /** Time to wait for the API server, the approver and the signer together. */
   readonly waitMs: number;
-  /** With what was issued, which is tried before it is believed. */
+  /** Connects with the issued certificate, which is tried before it is used. */
   readonly connectAs: ConnectAs;
   readonly clock: Clock;
   readonly log: Log;
@@ -46,12 +50,12 @@ interface Answer {
 }
 
 const awayMs = 1000;
-/** Between two looks at a pending request: a fifth of the time that it has been pending. */
+/** Pause between two reads of a pending request: a fifth of the time that it has been pending. */
 const pauseMs = (pendingMs: number): number => Math.min(Math.max(pendingMs / 5, 200), 2000);
 const longestRequestMs = 10_000;
-/** In one run. A clock that is ahead takes each request for an old one. */
+/** Unusable certificates in one run. A clock that is ahead takes each request for an old one. */
 const mostRefusals = 10;
-/** After one whose answer cannot be used, unless it is the first. */
+/** Delay after a request whose answer cannot be used, unless it is the first. */
 const askedAgainMs = 600_000;
 
 export const requestName = ({ leaf }: Pick<Expired, 'leaf'>): string =>
@@ -59,11 +63,11 @@ export const requestName = ({ leaf }: Pick<Expired, 'leaf'>): string =>
 
 type RequestBody = Awaited<ReturnType<typeof requestObject>>;
 
-/** The object that is sent. Throws SignFailed. */
+/** The CertificateSigningRequest to create. Throws SignFailed. */
 export async function requestObject(expired: Expired, name = requestName(expired)) {
   const { leaf, key } = expired;
   const request = Buffer.from(await signRequest(leaf.fields.subject, key)).toString('base64');
-  // A kubelet asks for "key encipherment" with an RSA key only (pkg/kubelet/certificate/kubelet.go).
+  // A kubelet requests "key encipherment" with an RSA key only (pkg/kubelet/certificate/kubelet.go).
   const encipherment = keyAlgorithmOf(key).name === 'RSA' ? ['key encipherment'] : [];
   return {
     ...typeMeta('CertificateSigningRequest'),
@@ -73,8 +77,8 @@ export async function requestObject(expired: Expired, name = requestName(expired
 }
 
 /**
- * The certificate that was issued, PEM. Throws KubeUnavailable when there is none in time, KubeRejected when the request
- * was refused, MaterialInvalid when what was issued cannot be used, once more after it was asked for again.
+ * The issued certificate, PEM. Throws KubeUnavailable when there is none in time, KubeRejected when the request was
+ * refused, MaterialInvalid when the issued certificate cannot be used, even after a second request.
  */
 export async function askForCertificate(expired: Expired, asking: Asking): Promise<Buffer> {
   const { connection, waitMs, clock, log, signal } = asking;
@@ -92,10 +96,10 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
     const answer = await unlessAway(looking);
     const isAway = answer instanceof RecoveryError;
     if (isAway) {
-      if (isCode(answer, 'KubeNotFound')) isThere = false; // somebody has deleted it
+      if (isCode(answer, 'KubeNotFound')) isThere = false; // another client has deleted it
       if (met.met('api') !== undefined) log.info('api.waiting', { server: connection.server, err: answer.message });
     } else if (answer === 'taken') {
-      // Who may make requests can take the name: that keeps nobody waiting.
+      // Any client that may create requests can take the name: the run goes on with another name.
       log.warn('csr.taken', { csr: name, node: expired.node, message: 'another one of that name is there' });
       name = `${requestName(expired)}-${randomBytes(4).toString('hex')}`;
       body = await requestObject(expired, name);
@@ -127,8 +131,8 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
 }
 
 /**
- * With our key, and in everything that decides on an approval as this program makes it: the bytes of an earlier one can be
- * sent again by who has seen them, in a request that nobody approves.
+ * Whether a request has our key, and equals ours in everything that an approval depends on: a client that has seen the
+ * bytes of an earlier request can send them again, in a request that no approver approves.
  */
 function isOurs(
   { metadata, spec = {} }: Answer,
@@ -146,11 +150,14 @@ function isOurs(
     const request = parseCertificateRequest(Buffer.from(bytes, 'base64'), 'request');
     return request.publicKeyInfo.equals(leaf.fields.publicKeyInfo);
   } catch {
-    return false; // we send what can be read
+    return false; // our own request parses
   }
 }
 
-/** While it starts an API server refuses one thing and answers another; it may be gone in between. */
+/**
+ * Keeps errors of an API server that is starting, which refuses some requests and answers others, or is gone in
+ * between.
+ */
 async function unlessAway<T>(looking: Promise<T>): Promise<T | RecoveryError> {
   return looking.catch((err: unknown) => {
     if (isCode(err, 'KubeNotFound', ...unanswered)) return err;
@@ -188,7 +195,10 @@ interface Look extends Pick<Asking, 'connection' | 'connectAs' | 'account' | 'cl
   readonly expired: Expired;
 }
 
-/** A request, and what its certificate is worth: that, or why it is none, with the name of the request that follows. */
+/**
+ * A request with the verdict on its certificate: the certificate, or why it is refused, with the name of the next
+ * request.
+ */
 interface Tried extends Answer {
   readonly judged?: Buffer | { readonly problem: string; readonly next: string } | undefined;
 }
@@ -206,7 +216,9 @@ async function lookAndTry(looking: Look): Promise<Tried | 'taken'> {
 const isOld = ({ metadata }: Answer, now: Date): boolean =>
   now.getTime() - Date.parse(metadata?.creationTimestamp ?? '') >= askedAgainMs;
 
-/** The request as it is in the API; made where it is not there. `taken`: somebody else's has its name. */
+/**
+ * The request as stored in the API; created where it does not exist. `taken`: another client's request has its name.
+ */
 async function look(looking: Look): Promise<Answer | 'taken'> {
   const { connection, name, body, isThere, timeoutMs, signal } = looking;
   const kind = 'CertificateSigningRequest';

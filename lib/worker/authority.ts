@@ -1,6 +1,7 @@
-// The CA that a worker holds, and the one that the cluster offers in its place: which of those that are held has expired or
-// ends soon, what may follow it, and what the files hold then. A worker cannot verify a CA by anything that it holds: it
-// takes one only with the name and the key that it trusts already, signed by that key. Pure: the time is an argument.
+// The CA that a worker holds, and its successor in the cluster: which of the CAs held has expired or expires soon,
+// which CA may follow it, and what the files hold then. A worker cannot verify a CA by anything that it holds: it
+// accepts only a CA with the same name and key as a CA it trusts already, signed by that key. Pure: the time is an
+// argument.
 import { bounds } from '../bounds.ts';
 import { errorText } from '../errors.ts';
 import { caThresholdMs } from '../pki/ca-due.ts';
@@ -9,13 +10,13 @@ import { isSuccessor, lastToEnd, newestSuccessor, replaced, successorProblem } f
 
 export type Ending = 'expired' | 'ending';
 
-/** Undefined: it has more of its life left than is needed. Control-plane nodes without a setting renew it by then. */
+/** Undefined: more of its life is left than is needed. Control-plane nodes without a setting renew their CA by then. */
 export function endingOf({ facts }: Certificate, now: Date): Ending | undefined {
   if (now >= facts.notAfter) return 'expired';
   return now.getTime() >= facts.notAfter.getTime() - caThresholdMs(facts) ? 'ending' : undefined;
 }
 
-/** The worst of them. */
+/** The worst state among the CAs held. */
 export function worstEnding(held: readonly Certificate[], now: Date): Ending | undefined {
   const all = held.map((one) => endingOf(one, now));
   return all.find((ending) => ending === 'expired') ?? all.find((ending) => ending !== undefined);
@@ -23,13 +24,13 @@ export function worstEnding(held: readonly Certificate[], now: Date): Ending | u
 
 export type OfferJudgement =
   | { readonly state: 'successor'; readonly certificate: Certificate }
-  /** The cluster has none yet: what it offers is here already. */
+  /** The cluster has no successor yet: it offers a CA that is held here already. */
   | { readonly state: 'none' }
   | { readonly state: 'refused'; readonly reason: string };
 
 const mostOffered = bounds.clusterInfo.most.CAs;
 
-/** Whether one of what is offered (PEM) may take the place of one of those that are held and end: each is judged by itself. */
+/** Whether a CA offered (PEM) may replace a CA held that expires: each is judged by itself. */
 export function judgeOffer(offered: Uint8Array, held: readonly Certificate[], now: Date): OfferJudgement {
   let all: readonly Certificate[];
   try {
@@ -53,7 +54,7 @@ function judgeOne(certificate: Certificate, held: readonly Certificate[], now: D
   const ending = held.filter((one) => endingOf(one, now) !== undefined);
   const followed = ending.find((one) => isSuccessor(certificate, one));
   if (followed === undefined) {
-    // Early, and not needed here yet.
+    // A successor offered early, which is not needed here yet.
     if (held.some((one) => isSuccessor(certificate, one))) return { state: 'none' };
     const [nearest] = ending.toSorted(
       (a, b) => Number(b.facts.subject === subject) - Number(a.facts.subject === subject),
@@ -68,7 +69,10 @@ function judgeOne(certificate: Certificate, held: readonly Certificate[], now: D
   return { state: 'successor', certificate };
 }
 
-/** The certificates of a file with each that ends replaced by its successor among `known`; undefined where none is. */
+/**
+ * The certificates of a file, each expiring one replaced by its successor among `known`; undefined where none is
+ * replaced.
+ */
 export const followedBy = (
   held: readonly Certificate[],
   known: readonly Certificate[],

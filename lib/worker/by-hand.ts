@@ -1,5 +1,5 @@
-// A worker's client certificate made with the key of the cluster's CA, on a control-plane node, for a worker on which nothing
-// was installed before it expired. A new key: the file is carried over whole.
+// A worker's client certificate made with the key of the cluster's CA, on a control-plane node, for a worker without
+// this program when its certificate expired. A new key: the file is carried over whole.
 import { dirname } from 'node:path';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
@@ -34,7 +34,7 @@ interface LookAtNode {
 const cannotMake = (node: string, problem: string): RecoveryError =>
   new RecoveryError('PreconditionFailed', `Cannot make a certificate of node "${node}": ${problem}`);
 
-/** Throws PreconditionFailed for a Node that is not there or is alive, and what the API refuses. */
+/** Throws PreconditionFailed for a Node that does not exist or is alive, and errors of the API. */
 export async function requireDeadNode(node: string, { connection, signal, now }: LookAtNode): Promise<void> {
   if (!dnsSubdomain.test(node)) throw cannotMake(node, 'that is no name of a Node');
   const object = await getIfPresent<NodeObject>({ connection, signal }, resourcePath('Node', { name: node }));
@@ -45,14 +45,14 @@ export async function requireDeadNode(node: string, { connection, signal, now }:
 }
 
 interface Life {
-  /** Of the node. */
+  /** Name of the node. */
   readonly name: string;
   readonly object: NodeObject | undefined;
   readonly lease: LeaseObject | undefined;
   readonly now: Date;
 }
 
-/** Pure. A Lease that was renewed lately is that of a kubelet whose certificate is good. */
+/** Pure. A Lease renewed lately shows a kubelet whose certificate is good. */
 export function lifeProblem({ name, object, lease, now }: Life): string | undefined {
   if (object === undefined) {
     return 'there is no Node of that name; a machine that was never in the cluster, or was removed from it, is joined (kubeadm join)';
@@ -64,20 +64,20 @@ export function lifeProblem({ name, object, lease, now }: Life): string | undefi
     const ahead = `its Lease was renewed at ${new Date(renewed).toISOString()}, which is still to come: by a clock that is wrong`;
     return `${ahead}; where its kubelet is dead, delete that: kubectl -n kube-node-lease delete lease ${shellWord(name)}. A live one makes it again`;
   }
-  // A report of the future was made by such a clock, and shows no life; a live kubelet renews its Lease as well.
+  // A heartbeat in the future was written by such a clock, and shows no life; a live kubelet renews its Lease as well.
   const last = Math.max(...[renewed, Date.parse(heartbeat ?? '')].filter((ms) => ms <= latest));
-  // As long as the clocks of machines may differ.
+  // Clocks of machines may differ by as much.
   if (now.getTime() - last >= clockSkewMs) return undefined;
   const at = new Date(last).toISOString();
   return `its kubelet was heard at ${at}, so its certificate is good; where it has died since, wait five minutes`;
 }
 
-/** As kubeadm makes leaves (kubeadmconstants.CertificateValidityPeriod). */
+/** Lifetime of leaves that kubeadm makes (kubeadmconstants.CertificateValidityPeriod). */
 const lifeMs = 365 * 86_400_000;
 
 /** Certificate and key in one file, as a kubelet keeps them. Throws SignFailed. */
 export async function makeNodeCertificate(node: string, issuer: Issuer, now: Date): Promise<string> {
-  // A kubelet makes keys of this kind (k8s.io/client-go/util/certificate).
+  // Kubelets make keys of this kind (k8s.io/client-go/util/certificate).
   const key = await generateKey({ name: 'ECDSA', curve: 'P-256' });
   const certificate = await signLeaf({
     issuer,
@@ -93,7 +93,7 @@ export async function makeNodeCertificate(node: string, issuer: Issuer, now: Dat
   return certificate.pem + key.pem;
 }
 
-/** The CA of that key, wherever it stands in the file. Throws ReadFailed, MaterialInvalid. */
+/** The CA of the key, at any position in the file. Throws ReadFailed, MaterialInvalid. */
 export async function readSigningAuthority(certFile: string, keyFile: string): Promise<Issuer> {
   const read = async (file: string): Promise<Buffer> =>
     attempt({ code: 'ReadFailed', action: 'read', what: `CA "${file}"`, directory: dirname(file) }, () =>

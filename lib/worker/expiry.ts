@@ -1,6 +1,6 @@
-// Whether a worker's kubelet needs a new client certificate, and whether what was issued is the one. Pure: the time is an
-// argument. The key stays: that its owner has it, and shows the certificate that was issued for it, is all that a worker can
-// prove of itself (the approver judges it).
+// Whether a worker's kubelet needs a new client certificate, and whether the issued certificate is the requested one.
+// Pure: the time is an argument. The key stays: possession of it, with the certificate issued for it, is all that a
+// worker can prove of itself (the approver judges it).
 import type { KeyObject } from 'node:crypto';
 import { RecoveryError } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -11,18 +11,20 @@ import { type Entries, locationText } from '../store/store.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 import { nextCommand } from '../next-command.ts';
 
-/** What a request is made of. */
+/** The expired pair, from which a request is made. */
 export interface Expired {
   readonly node: string;
   readonly leaf: Certificate;
   readonly key: KeyObject;
 }
 
-/** `node`: where it is known. */
+/** `node`: its name, where known. */
 export const byHandAdvice = (node = 'NODE'): string =>
   `run "${nextCommand(`worker ${node}`)}" on a control-plane node and bring its file here, or join this machine again`;
 
-/** Undefined while the certificate is valid. Throws MaterialInvalid for one of which nothing can be proven. */
+/**
+ * Undefined while the certificate is valid. Throws MaterialInvalid for a certificate of which nothing can be proven.
+ */
 export function expiredAt(entries: Entries | undefined, location: DiskLocation, now: Date): Expired | undefined {
   const what = locationText(location);
   const refuse = (problem: string, node?: string): RecoveryError =>
@@ -46,7 +48,7 @@ export function expiredAt(entries: Entries | undefined, location: DiskLocation, 
   return { node, leaf, key };
 }
 
-/** Messages of readers are about bytes of a file with a key: that it cannot be read is all that is said. */
+/** Messages of parsers quote bytes of a file with a key: only the fact that it cannot be read is reported. */
 function unlessUnreadable<T>(read: () => T): T | undefined {
   try {
     return read();
@@ -55,7 +57,7 @@ function unlessUnreadable<T>(read: () => T): T | undefined {
   }
 }
 
-/** What was issued, where it can be read; and why it is not what was asked for, where that is so. */
+/** The issued certificate, where it can be read, and how it differs from the request, where it does. */
 export interface IssuedBytes {
   readonly made?: Certificate;
   readonly problem?: string | undefined;

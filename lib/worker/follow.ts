@@ -1,8 +1,9 @@
-// A worker follows its cluster's CA when that was renewed with its own key. The kubelet knows the API server by the CA in
-// kubelet.conf, and its own clients by the file that its configuration names: both are rewritten, before a certificate is
-// asked for, which needs an API server that is known. While no CA that is held here ends, nothing is asked and nothing
-// is said. What is offered comes from what kubeadm publishes for everybody (kube/cluster-info.ts), over a connection that
-// goes by the key of the CA (kube/public-object.ts); authority.ts decides.
+// A worker follows its cluster's CA when that was renewed with its own key. The kubelet verifies the API server by the
+// CA in kubelet.conf, and its own clients by the file that its configuration names: both are rewritten before a
+// certificate is requested, which needs an API server that can be verified. While no CA that is held here expires soon,
+// nothing is fetched and nothing is logged. The successor comes from the cluster-info of kubeadm
+// (kube/cluster-info.ts), over a connection that verifies the key of the CA (kube/public-object.ts); authority.ts
+// decides.
 import { type Clock, isRecent, steadyMs } from '../clock.ts';
 import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
@@ -25,7 +26,7 @@ export interface AuthorityFollowing extends KubeletFiles {
   readonly store: Store;
   readonly lockDir: string;
   readonly userAgent: string;
-  /** How long is waited where the CA has expired. */
+  /** Time to wait where the CA has expired. */
   readonly waitMs: number;
   readonly dryRun: boolean;
   readonly clock: Clock;
@@ -35,7 +36,7 @@ export interface AuthorityFollowing extends KubeletFiles {
 
 const tryMs = 5_000;
 const againMs = 1_000;
-/** Of one that has not expired: a timer runs each minute. */
+/** Interval for a CA that has not expired: a timer runs each minute. */
 const askedAgainMs = 3_600_000;
 
 /** A file of this machine that holds CAs. */
@@ -47,8 +48,8 @@ interface Holder {
 }
 
 /**
- * `due`: with dryRun. Throws MaterialInvalid where the CA has expired and what is offered in its place is none that may be
- * believed, KubeUnavailable where nothing is offered in time. One that has not expired yet fails nothing.
+ * `due`: with dryRun. Throws MaterialInvalid where the CA has expired and the CA offered in its place must not be
+ * trusted, KubeUnavailable where none is offered in time. For a CA that has not expired yet nothing is thrown.
  */
 export async function followAuthority(options: AuthorityFollowing): Promise<'current' | 'due' | 'followed'> {
   const { lockDir, clock, log } = options;
@@ -72,20 +73,20 @@ export async function followAuthority(options: AuthorityFollowing): Promise<'cur
 }
 
 /**
- * Whether no API server is known any more, by what kubelet.conf holds. One that has expired beside a valid one shuts out
- * nobody: CAs stay in bundles until they have expired.
+ * Whether the CAs in kubelet.conf verify no API server any more. An expired CA next to a valid one shuts out no API
+ * server: CAs stay in bundles until they have expired.
  */
 const isShutOut = (ofKubelet: Holder | undefined, now: Date): boolean =>
   ofKubelet !== undefined && ofKubelet.certificates.every((one) => endingOf(one, now) === 'expired');
 
-/** What has not expired in kubelet.conf is asked for once an hour, and not waited for. */
+/** The successor of a CA in kubelet.conf that has not expired is fetched once an hour, and not waited for. */
 async function follow(
   { all: holders, ofKubelet: first }: Holders,
   held: readonly Certificate[],
   options: AuthorityFollowing,
 ): Promise<'current' | 'due' | 'followed'> {
   const { clock, dryRun } = options;
-  // What a run that was ended has left undone needs no API.
+  // Files left behind by an interrupted run need no API.
   const here = leftBehind(holders, held, clock.now());
   if (here.length > 0) return dryRun ? 'due' : publish(here, held, options);
   if (dryRun) return 'due';
@@ -102,13 +103,13 @@ const leftBehind = (holders: readonly Holder[], known: readonly Certificate[], n
 
 interface Holders {
   readonly all: readonly Holder[];
-  /** That of kubelet.conf: by this one the API server is known. */
+  /** Holder in kubelet.conf: its CA verifies the API server. */
   readonly ofKubelet?: Holder | undefined;
-  /** Of those that cannot be read. */
+  /** Errors of files that cannot be read. */
   readonly unread: readonly RecoveryError[];
 }
 
-/** Kubelet.conf's first. One that cannot be read as such holds none: others say what is wrong with it. */
+/** CAs of all files, kubelet.conf first. A file that does not parse holds none: other checks report why. */
 async function holdersOf(options: AuthorityFollowing): Promise<Holders> {
   const { store, signal } = options;
   const { own, all } = await authorityLocations(options);
@@ -133,7 +134,7 @@ async function holderAt(location: DiskLocation, store: Store, signal: AbortSigna
   return found && certificates.length > 0 ? { location, entry, found, certificates } : undefined;
 }
 
-/** Once an hour. Noted before it asks: whatever comes of it, the next minute is silent. */
+/** Whether an hour has passed. Noted before the request: whatever its outcome, the next minute is silent. */
 async function isAskedAgain({ lockDir, clock }: AuthorityFollowing): Promise<boolean> {
   const now = clock.now();
   if (isRecent((await readNote(lockDir, 'authority-asked'))?.at, askedAgainMs, now)) return false;
@@ -141,13 +142,13 @@ async function isAskedAgain({ lockDir, clock }: AuthorityFollowing): Promise<boo
   return true;
 }
 
-/** `server`: who was asked. */
+/** `server`: the API server that answered. */
 interface Offer {
   readonly server: string;
   readonly offered: Uint8Array | { readonly problem: string };
 }
 
-/** Throws as readPublicObject. */
+/** Fetches cluster-info. Throws as readPublicObject. */
 async function ask(
   { certificates }: Holder,
   { kubeletConf, userAgent, clock, signal }: AuthorityFollowing,
@@ -166,7 +167,7 @@ const cannotFollow = (holder: Holder, problem: string, code: RecoveryError['code
   return new RecoveryError(code, `${what}: ${problem}`, { cause });
 };
 
-/** Undefined: the cluster has none yet. Throws MaterialInvalid for one that must not be believed. */
+/** Undefined: the cluster has no successor yet. Throws MaterialInvalid for a CA that must not be trusted. */
 function accepted(offer: Offer, holder: Holder, held: readonly Certificate[], now: Date): Certificate | undefined {
   const { server, offered } = offer;
   const judgement =
@@ -178,7 +179,7 @@ function accepted(offer: Offer, holder: Holder, held: readonly Certificate[], no
   return judgement.state === 'successor' ? judgement.certificate : undefined;
 }
 
-/** Its end is still to come: whatever stands in the way is told and no more. */
+/** Fetches once for a CA that has not expired: an error is logged, not thrown. */
 async function lookOnce(
   first: Holder,
   held: readonly Certificate[],
@@ -196,7 +197,7 @@ async function lookOnce(
   }
 }
 
-/** The control plane may still be on its way. */
+/** Waits: the control plane may still be starting. */
 async function waitForOffer(
   first: Holder,
   held: readonly Certificate[],
@@ -226,7 +227,7 @@ async function waitForOffer(
   }
 }
 
-/** Writes whatever may follow, each file as it is by then. */
+/** Writes every file whose CA has a successor, read again under the lock. */
 async function publish(
   behind: readonly Holder[],
   known: readonly Certificate[],

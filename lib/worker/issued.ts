@@ -1,13 +1,13 @@
-// What was issued to a worker, before it takes the place of the expired pair, which alone proves who it is: the right
-// certificate, and one that the API server knows. kube-controller-manager may sign by a CA that kube-apiserver does not
-// have, and what it signed may have been fetched too late.
+// The verdict on a certificate issued to a worker, before it replaces the expired pair, which alone proves the worker's
+// identity: it must match the request, and the API server must accept it. kube-controller-manager may sign with a CA
+// that kube-apiserver does not have, and a certificate may be fetched too late.
 import { createHash } from 'node:crypto';
 import { isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { resourcePath } from '../kube/resources.ts';
 import { type Expired, judgeIssuedBytes } from './expiry.ts';
 
-/** Opens a connection as who has this pair, PEM. Sends nothing yet. */
+/** Opens a connection with this pair, PEM. Sends nothing yet. */
 export type ConnectAs = (pair: { readonly cert: Buffer; readonly key: Buffer }) => Promise<KubeConnection>;
 
 export interface IssuedTrial {
@@ -19,8 +19,8 @@ export interface IssuedTrial {
 const tryMs = 5000;
 
 /**
- * The leaf alone: what follows it is nobody's to put into a kubelet's file; or why it cannot be used, with who has signed
- * it. Throws what `request` throws where the API server does not say.
+ * The leaf alone, as no chain belongs into a kubelet's file; or why it cannot be used, with its issuer. Throws errors
+ * of `request` where the API server gives no verdict.
  */
 export async function judgeIssued(
   issued: Buffer,
@@ -34,7 +34,7 @@ export async function judgeIssued(
   return problem === undefined ? leaf : { problem: `signed by "${made.facts.issuer}", ${problem}` };
 }
 
-/** Undefined: the API server knows who shows it, whatever that one may do. */
+/** Undefined: the API server authenticates the pair, whatever its rights. */
 async function refusalOf(
   cert: Buffer,
   { node, key }: Expired,
@@ -54,6 +54,6 @@ async function refusalOf(
   }
 }
 
-/** Of the request after one whose answer cannot be used: the same for every run, so that a timer floods nobody. */
+/** Name of the request after an unusable certificate: the same for every run, so that a timer floods no cluster. */
 export const nextRequestName = (firstName: string, issued: Buffer): string =>
   `${firstName}-${createHash('sha256').update(issued).digest('hex').slice(0, 8)}`;

@@ -1,4 +1,4 @@
-// Which files a worker's kubelet has its certificate, its key and the CAs in, by kubelet.conf and its configuration.
+// Files in which a worker's kubelet has its certificate, its key and the CAs, by kubelet.conf and its configuration.
 import { dirname, resolve } from 'node:path';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
@@ -11,15 +11,15 @@ import { isMapping, yamlMapping, yamlText } from '../yaml.ts';
 import { byHandAdvice } from './expiry.ts';
 
 export interface KubeletFiles {
-  /** Of the kubelet: it names the API server and its CA. Absolute path. */
+  /** Kubeconfig of the kubelet: it names the API server and its CA. Absolute path. */
   readonly kubeletConf: string;
-  /** Of the kubelet: it names the CA of its clients. Absolute path. */
+  /** Configuration of the kubelet: it names the CA of its clients. Absolute path. */
   readonly kubeletConfig: string;
-  /** Where kubeadm puts that CA. Absolute path. */
+  /** Path at which kubeadm puts the CA of the kubelet's clients. Absolute. */
   readonly usualAuthority: string;
 }
 
-/** Where the kubelet has its certificate and key. Throws ConfigInvalid, ReadFailed. */
+/** Location of the kubelet's certificate and key. Throws ConfigInvalid, ReadFailed. */
 export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation> {
   const what = `kubeconfig "${kubeletConf}"`;
   const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(kubeletConf) }, () =>
@@ -32,7 +32,7 @@ export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation
   if ('foreign' in view) throw refuse(`is not that of a kubelet with a certificate, ${view.foreign}`);
   const { certificate, key } = view;
   if (certificate.kind === 'file' && key.kind === 'file') {
-    // By whatever names: a link to a dated file has that for its own.
+    // Compared by real path, as a link to a dated file has a name of its own.
     const [real, realOfKey] = await Promise.all([certificate, key].map(({ file }) => realFile(realDisk, file)));
     if (real === realOfKey) return { kind: 'combinedPem', file: certificate.file };
     return { kind: 'pemPair', certFile: certificate.file, keyFile: key.file };
@@ -42,7 +42,10 @@ export async function kubeletIdentity(kubeletConf: string): Promise<DiskLocation
   throw refuse(`holds certificate or key in itself, and a kubelet renews files only; ${wanted}`);
 }
 
-/** What holds CAs on a worker: what kubelet.conf holds or names, and the file of the CA of the kubelet's clients. */
+/**
+ * Files that hold CAs on a worker: kubelet.conf or the file that it names, and the file of the CA of the kubelet's
+ * clients.
+ */
 export async function authorityLocations({
   kubeletConf,
   kubeletConfig,
@@ -72,7 +75,7 @@ async function readIfThere(path: string): Promise<Buffer | undefined> {
   ).catch(() => undefined);
 }
 
-/** `authentication.x509.clientCAFile` of a KubeletConfiguration; undefined where nothing of that is to be read. */
+/** `authentication.x509.clientCAFile` of a KubeletConfiguration; undefined where the field cannot be read. */
 async function clientAuthority(kubeletConfig: string): Promise<string | undefined> {
   const bytes = await readIfThere(kubeletConfig);
   let at: unknown = bytes && yamlMapping(yamlText(bytes));

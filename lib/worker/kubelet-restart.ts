@@ -1,6 +1,6 @@
-// The kubelet reads its certificate, when that has expired, and the CA of kubelet.conf at its start only. Before one of them
-// changes a note is left, and it stays until the kubelet was restarted, whichever run that takes. When nothing was written
-// it is taken back, so that a write that fails again and again restarts nothing.
+// The kubelet reads an expired certificate, and the CA of kubelet.conf, at its start only. Before such a file changes,
+// a note is left, and it stays until the kubelet was restarted, by this run or a later one. When nothing was written
+// the note is removed, so that a write that fails again and again restarts nothing.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
@@ -13,9 +13,9 @@ import { writeAndSee } from '../restart/markers.ts';
 import type { Material, Seen, Store } from '../store/store.ts';
 
 interface Noting {
-  /** Of the files of this host. */
+  /** The files of this host. */
   readonly store: Store;
-  /** The note lies there. */
+  /** Directory of the note. */
   readonly lockDir: string;
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -24,7 +24,7 @@ interface Noting {
 const noteName = 'worker-restart-kubelet';
 const forget = (lockDir: string): Promise<void> => rm(join(lockDir, noteName), { force: true }).catch(() => undefined);
 
-/** As the store's, with the note that the kubelet has read something else. */
+/** Writes like the store, with the note that the kubelet runs with former content. */
 export async function writeNoted(
   location: Location,
   next: Material,
@@ -43,9 +43,9 @@ const kubelet = 'kubelet.service';
 const systemctlMs = 90_000;
 
 interface Restarting extends Pick<Noting, 'lockDir' | 'signal'> {
-  /** Otherwise one that has read what was there before stays for a run that restarts it. */
+  /** Otherwise a kubelet that has read former content is left to a run that restarts it. */
   readonly restarts: boolean;
-  /** This run has written something: a note may not have been possible. */
+  /** This run has written a file: a note may not have been possible. */
   readonly hasWritten: boolean;
   readonly log: Log;
 }
@@ -68,9 +68,10 @@ export async function restartNoted({ restarts, hasWritten, lockDir, log, signal 
 }
 
 /**
- * Pure. A kubelet that runs, or waits for its next start, has read what was there before; one that is about to start reads
- * what is new, and one that somebody has stopped stays stopped. `state`: as systemd says it, `activating/auto-restart`;
- * undefined where it did not answer. What is kept is for the next run that restarts.
+ * Pure. A kubelet that runs, or waits for its next start, has read former content; a kubelet that is about to start
+ * reads the new content, and a kubelet that the administrator has stopped stays stopped. `state`: as systemd reports
+ * it, `activating/auto-restart`; undefined where systemd did not answer. `keep` leaves the note to the next run that
+ * restarts.
  */
 export function judgeNote(state: string | undefined, restarts: boolean): 'restart' | 'keep' | 'forget' {
   if (state === undefined) return 'keep';

@@ -1,5 +1,6 @@
-// One run on a worker: look at the kubelet's client certificate, ask for the next one when it has expired, write it. Nothing
-// is asked while it is valid. The lock is held for the write alone: a run that waits for the API keeps no other waiting.
+// One run on a worker: reads the kubelet's client certificate, requests the next one when it has expired, writes it.
+// Nothing is requested while it is valid. The lock is held for the write alone: a run that waits for the API blocks no
+// other run.
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
@@ -20,16 +21,16 @@ import { kubeletIdentity } from './kubelet-files.ts';
 import { writeNoted } from './kubelet-restart.ts';
 
 export interface WorkerRenewal {
-  /** Of the kubelet: it names its certificate, the API server and its CA. Absolute path. */
+  /** Kubeconfig of the kubelet: it names its certificate, the API server and its CA. Absolute path. */
   readonly kubeletConf: string;
-  /** Of the files of this host. */
+  /** The files of this host. */
   readonly store: Store;
   readonly lockDir: string;
   /** Sends nothing yet. */
   readonly connect: () => Promise<{ readonly connection: KubeConnection; readonly account: string | undefined }>;
   readonly connectAs: ConnectAs;
   readonly waitMs: number;
-  /** Only say whether there is something to do. */
+  /** Only reports whether there is something to do. */
   readonly dryRun: boolean;
   readonly clock: Clock;
   readonly log: Log;
@@ -38,8 +39,8 @@ export interface WorkerRenewal {
 
 /**
  * `renewed`: by this run. `lost`: an earlier pair that is still valid would be put back. Throws ConfigInvalid for a
- * kubelet.conf that names no file, MaterialInvalid for a certificate of which nothing can be proven, and what stands in the
- * way of a new one.
+ * kubelet.conf that names no file, MaterialInvalid for a certificate of which nothing can be proven, and the errors of
+ * request, trial and write.
  */
 export async function renewWorker(options: WorkerRenewal): Promise<'valid' | 'lost' | 'expired' | 'renewed'> {
   const { clock, dryRun } = options;
@@ -59,10 +60,10 @@ export async function renewWorker(options: WorkerRenewal): Promise<'valid' | 'lo
 }
 
 interface Present {
-  /** What lies at the location; undefined: nothing. */
+  /** Material at the location; undefined: none. */
   readonly found: Found | undefined;
   readonly entries: Entries | undefined;
-  /** They are those of an earlier file: the present one has no certificate. */
+  /** The entries come from an earlier file: the present one has no certificate. */
   readonly isEarlier: boolean;
 }
 
@@ -73,9 +74,9 @@ async function lookAt(location: DiskLocation, { store, signal }: WorkerRenewal):
 }
 
 /**
- * A power loss while the kubelet takes a new certificate leaves the link of its present one without a file, or with one that
- * is empty: client-go does not sync it (util/certificate/certificate_store.go, Update). The newest whole pair of the dated
- * files beside it; undefined: none.
+ * The newest whole pair of the dated files next to a combined file; undefined: none. A power loss while the kubelet
+ * takes a new certificate leaves its link dangling, or pointing to an empty file: client-go does not sync the file
+ * (util/certificate/certificate_store.go, Update).
  */
 async function earlierPair(
   location: DiskLocation,
@@ -92,13 +93,16 @@ async function earlierPair(
       verifyMaterial(dated, there);
       return there.entries;
     } catch {
-      // Another one may be whole.
+      // Another dated file may be whole.
     }
   }
   return undefined;
 }
 
-/** `next`: of what lies there once the lock is held; undefined where another run was faster. Throws WriteFailed. */
+/**
+ * `next`: entries made from the material present once the lock is held; undefined where another run was faster. Throws
+ * WriteFailed.
+ */
 async function publish(
   location: DiskLocation,
   options: WorkerRenewal,
@@ -120,7 +124,7 @@ async function publish(
   }
 }
 
-/** An earlier pair that is still valid, in place of a file that was lost. */
+/** Writes an earlier pair that is still valid in place of a lost file. */
 async function putBack(location: DiskLocation, options: WorkerRenewal): Promise<'valid' | 'renewed'> {
   const outcome = await publish(location, options, ({ entries, isEarlier }) => (isEarlier ? entries : undefined));
   if (outcome === 'renewed')
