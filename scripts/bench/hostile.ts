@@ -39,12 +39,12 @@ async function kindsOf(world: ApproverWorld): Promise<Readonly<Record<string, Ki
     [expiredCertificateAnnotation]: ' '.repeat(55_000) + shown.slice(0, shown.indexOf('-----BEGIN', 5)),
   };
   return {
-    'padded PEM': (at) => ({ name: `junk-${at}`, pem: ' '.repeat(44_000) + pem }),
+    'padded PEM': (at) => ({ name: `junk-${at}`, pem: `${' '.repeat(44_000)}\n${pem}` }),
     'padded annotation': (at) => ({ name: `junk-${at}`, pem, annotations: annotation }),
     '5,500 names': (at) => ({ name: `junk-${at}`, pem: manyNames }),
     'long names': (at) => ({ name: `${'n'.repeat(245)}${at}`, pem: longName }),
     'names with commas': (at) => ({ name: `x-${at},metadata.name=x`, pem }),
-    '1 MiB': (at) => ({ name: `junk-${at}`, pem: ' '.repeat(1_000_000) + pem }),
+    '1 MiB as sent': (at) => ({ name: `junk-${at}`, pem: `${' '.repeat(700_000)}\n${pem}` }),
   };
 }
 
