@@ -111,6 +111,19 @@ export const bounds = {
     // An inventory of hundreds of entries, addresses of thousands of nodes.
     most: { values: 60_000, characters: 4 * mebi },
   },
+  pem: {
+    what: 'certificates and keys in one text',
+    writers: 'who may write the file or the object',
+    // The trust bundle of a system has 150 certificates; to read one takes a tenth of a millisecond.
+    most: { blocks: 1000 },
+  },
+  script: {
+    what: 'the shell script by which a container or a unit starts',
+    writers: 'root; who may write the manifest',
+    // The longest argument of a program (MAX_ARG_STRLEN of Linux): no shell is given a longer script. Paths have four
+    // kilobytes at most; variables that stand in each other could unfold without limit.
+    most: { characters: 131_072, unfolded: 65_536 },
+  },
   command: {
     what: 'what a `command` of `regen.sources` prints',
     writers: 'that program, which runs as root',

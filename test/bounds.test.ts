@@ -10,6 +10,9 @@ import { askReady } from '../lib/adopt/container-state.ts';
 import { canonicalAddresses } from '../lib/approver/address-sources.ts';
 import { bounds } from '../lib/bounds.ts';
 import { publishedAuthority } from '../lib/kube/cluster-info.ts';
+import { expanded } from '../lib/inventory/discover/container-words.ts';
+import { shellCommands } from '../lib/inventory/discover/shell-script.ts';
+import { readPem } from '../lib/pki/pem.ts';
 import { presentedChain } from '../lib/pki/presented.ts';
 import { leafOfPair } from '../lib/plan/gather-offers.ts';
 import { proveEtcdHealth } from '../lib/proof/etcd-health.ts';
@@ -56,6 +59,22 @@ describe('what is more than the bound', () => {
     circle['issuerCertificate'] = circle;
     const socket = { getPeerX509Certificate: () => circle } as unknown as Parameters<typeof presentedChain>[0];
     expect(presentedChain(socket).split(';')).toHaveLength(bounds.presented.most.certificates + 1);
+  });
+
+  it('of the blocks of a PEM text is refused', () => {
+    const { blocks } = bounds.pem.most;
+    const block = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n';
+    expect(readPem(Buffer.from(block.repeat(blocks)), 'it')).toHaveLength(blocks);
+    expect(() => readPem(Buffer.from(block.repeat(blocks + 1)), 'it')).toThrow(`more than ${blocks} blocks`);
+  });
+
+  it('of a shell script is not looked through, and of what its variables unfold to is left as it is written', () => {
+    const { characters, unfolded } = bounds.script.most;
+    const value = 'v'.repeat(unfolded / 2);
+    const input = { variables: new Map([['A', value]]), parameters: [] };
+    expect(shellCommands('kubelet $A $A $A', input)).toEqual([['kubelet', value, value, '$A']]);
+    expect(shellCommands(`kubelet ${'x'.repeat(characters)}`, input)).toEqual([]);
+    expect(expanded('$(A)$(A)$(A)', input.variables)).toBe(`${value}${value}$(A)`);
   });
 
   it('of the certificates of an offered pair is refused', () => {

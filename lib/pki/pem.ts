@@ -1,6 +1,7 @@
 // Reads PEM text strictly: every line like a mark belongs to a block, whole and well-formed, or the text is refused.
 // Lenient readers drop a damaged block silently, and a bundle that lost a certificate to a torn write then seems
 // healthy. Text and comments between blocks are allowed, headers inside a block (RFC 1421) are not.
+import { bounds } from '../bounds.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 
 export interface PemBlock {
@@ -41,8 +42,7 @@ export function unlessInvalid<T>(read: () => T): T | undefined {
   }
 }
 
-/** A system's trust bundle has 150 certificates; to read one takes a tenth of a millisecond. */
-export const mostBlocks = 1000;
+export const mostBlocks = bounds.pem.most.blocks;
 
 /**
  * Returns the blocks of `text` in their order, a thousand at most. `subject` names the content in messages:

@@ -1,12 +1,11 @@
 // Words of a container's command, args and variables, expanded the way of its kubelet (kubernetes/kubernetes:
 // third_party/forked/golang/expansion/expand.go). Pure.
 
-/** Limit for all values in one text. Paths have four kilobytes at most; nested variables could grow without limit. */
-const longestExpansion = 65_536;
+import { bounds } from '../../bounds.ts';
 
-/** Replaces a variable by its value as long as there is room for it; else the written text stays. */
+/** Replaces a variable by its value as long as there is room for it in the text; else the written text stays. */
 export function roomForValues(): (value: string | undefined, written: string) => string {
-  let left = longestExpansion;
+  let left: number = bounds.script.most.unfolded;
   return (value, written) => {
     if (value === undefined || value.length > left) return written;
     left -= value.length;

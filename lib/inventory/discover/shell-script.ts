@@ -1,5 +1,6 @@
 // Commands of a shell script, as far as the start of a component needs them: quotes, variables, parameters ("$@").
 // Pure. Unknown expansions (`$(...)`, a variable that nothing sets) stay unchanged.
+import { bounds } from '../../bounds.ts';
 import { roomForValues } from './container-words.ts';
 
 interface ShellInput {
@@ -15,16 +16,13 @@ interface Known extends ShellInput {
   readonly ends: Readonly<Record<'(' | '{' | '`', number>>;
 }
 
-/** Longest argument of a program (MAX_ARG_STRLEN of Linux): no shell is given a longer script. */
-const longestScript = 131_072;
-
 /** Words that may stand before a command: each begins a branch that need not be taken, or starts the command itself. */
 const branches: ReadonlySet<string> = new Set(['if', 'then', 'else', 'elif', 'do', 'while', 'until']);
 const prefixes: ReadonlySet<string> = new Set([...branches, 'exec', 'export', '{', '(', '!']);
 
 /** Returns the words of each command of a script, with variables expanded by the assignments before it. */
 export function shellCommands(script: string, input: ShellInput): readonly (readonly string[])[] {
-  if (script.length > longestScript) return [];
+  if (script.length > bounds.script.most.characters) return [];
   const variables = new Map(input.variables);
   const ends = { '(': script.lastIndexOf(')'), '{': script.lastIndexOf('}'), '`': script.lastIndexOf('`') };
   const known: Known = { variables, parameters: input.parameters, put: roomForValues(), ends };
