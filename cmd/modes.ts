@@ -99,9 +99,6 @@ async function withApi(connection: KubeConnection, runtime: Runtime, run: (conne
   }
 }
 
-/** Sends Events after a single pass. */
-const sendEvents = (events: EventRecorder): Promise<number> => events.flush(AbortSignal.timeout(2000));
-
 async function regen(mode: RegenConfig, runtime: Runtime): Unmet {
   const { locations, kubeconfig } = mode;
   const { artefacts } = runtime.resolved;
@@ -128,7 +125,7 @@ async function syncer(mode: SyncerConfig, runtime: Runtime): Unmet {
     const run = runSyncer({ ...connected, ...mode });
     if (once || dryRun) {
       const { ok } = await run;
-      await sendEvents(connected.events);
+      await connected.events.flush();
       return once && !ok ? [{ message: 'not every object is on disk' }] : [];
     }
     const apiServer = addressOf(runtime.config, connected.connection);
@@ -163,7 +160,7 @@ async function approver(mode: ApproverConfig, runtime: Runtime): Unmet {
       recheckMs: approverRecheckMs,
     });
     if (!once) return [];
-    await sendEvents(connected.events);
+    await connected.events.flush();
     return failed.map((message) => ({ message }));
   });
 }

@@ -44,7 +44,7 @@ function procWords(path: string): readonly string[] {
   try {
     const file = openSync(path, 'r');
     try {
-      const bytes = Buffer.alloc(mostWords);
+      const bytes = Buffer.allocUnsafe(mostWords); // of which the bytes read alone are used
       let size = 0;
       // A read of /proc returns no more than a page or so.
       for (let read = -1; read !== 0; size += read) read = readSync(file, bytes, size, mostWords - size, null);
@@ -72,7 +72,7 @@ export function argvOf(pid: number, procDir = '/proc'): readonly string[] {
   return procWords(`${procDir}/${pid}/cmdline`);
 }
 
-/** Environment at its start; empty where unreadable. */
+/** Environment at its start; without a name of its own where unreadable. */
 export function environOf(pid: number): ReadonlyMap<string, string> {
   return new Map(
     procWords(`/proc/${pid}/environ`).map((line) => [line.replace(/=.*$/s, ''), line.replace(/^[^=]*=/, '')]),

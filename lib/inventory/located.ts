@@ -1,5 +1,6 @@
 // Maps the paths of an inventory to this host: below directories that are given or have a default, and to files that
 // the flags of a component name. Pure.
+import { withoutSlashesAtEnd } from '../address.ts';
 import type { Inventory } from './model.ts';
 import { directoryOf } from './places.ts';
 
@@ -16,7 +17,7 @@ export function pathHere(file: string, { directories, files = {} }: PlacesHere):
   const rest = file.slice(name.length + 2);
   const directory = directories[name];
   if (rest === '') return files[name] ?? directory ?? file;
-  return directory === undefined ? file : `${directory.replace(/(?<!\/)\/+$/, '')}${rest}`;
+  return directory === undefined ? file : `${withoutSlashesAtEnd(directory)}${rest}`;
 }
 
 /** Returns the given directories, else the defaults; a default may lie below another directory, and moves with it. */

@@ -108,8 +108,8 @@ export class EventRecorder {
     }
   }
 
-  /** Tries to send the queued events, once. Resolves with the number of events that still wait. */
-  flush(signal: AbortSignal): Promise<number> {
+  /** Tries to send the queued events, once; for two seconds without a signal. Resolves with the number that still wait. */
+  flush(signal = AbortSignal.timeout(2000)): Promise<number> {
     this.#flushing ??= this.#flush(signal).finally(() => (this.#flushing = undefined));
     return this.#flushing;
   }

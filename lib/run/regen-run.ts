@@ -25,8 +25,6 @@ export interface RegenRun {
   readonly mode: RegenConfig;
   /** Files alone are repaired where it has no connection. */
   readonly runtime: Runtime | Connected;
-  readonly log: Runtime['log'];
-  readonly signal: AbortSignal;
   readonly disk: Store;
   /** Observed at the start: a clock that is set later must not move the time of the boot. */
   readonly boot: () => Boot;
@@ -104,7 +102,7 @@ export async function repairFetched(run: RegenRun): Promise<RegenReport> {
     return { ...after, writes: before.writes + after.writes };
   } catch (err) {
     if (!isCode(err, 'AlreadyRunning')) throw err;
-    run.log.warn('pair.failed', { err: err.message, code: err.code });
+    run.runtime.log.warn('pair.failed', { err: err.message, code: err.code });
     return before;
   }
 }

@@ -29,8 +29,8 @@ const hasSources = ({ mode, runtime: { once, dryRun } }: RegenRun): boolean =>
 const wanted = ({ report }: RegenRun): readonly string[] =>
   report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
 
-/** Limit of a step that reads an API server and that no repair needs. */
-const asking = { limitMs: 180_000, onFailure: 'report' } as const;
+/** A step that reads an API server and that no repair needs. */
+const optional = { limitMs: 180_000, onFailure: 'report' } as const;
 
 export const regenSteps: readonly Step<RegenRun>[] = [
   {
@@ -71,10 +71,9 @@ export const regenSteps: readonly Step<RegenRun>[] = [
   },
   {
     name: 'Events',
-    when: ({ runtime }) => 'events' in runtime,
     onFailure: 'report',
     async run({ runtime }) {
-      if ('events' in runtime) await runtime.events.flush(AbortSignal.timeout(2000));
+      if ('events' in runtime) await runtime.events.flush();
     },
   },
   {
@@ -127,7 +126,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
   },
   {
     name: 'rights of the host',
-    ...asking,
+    ...optional,
     async run({ mode, runtime, asHost, resolved }, signal) {
       if (asHost === undefined) return;
       await (await import('./host-rights.ts')).keepRights(mode, { ...runtime, resolved, signal }, asHost);
@@ -136,7 +135,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
   {
     name: 'renewed CA in cluster-info',
     when: isSingle,
-    ...asking,
+    ...optional,
     async run({ mode, runtime, identity, disk: store, resolved }, signal) {
       if (identity === undefined) return;
       const { publishRenewed } = await import('./publish-authority.ts');
@@ -145,13 +144,13 @@ export const regenSteps: readonly Step<RegenRun>[] = [
   },
   {
     name: 'life of certificates for the next run',
-    ...asking,
+    ...optional,
     run: ({ mode, runtime, asHost, resolved }, signal) => askLife(mode, { ...runtime, resolved, signal }, asHost),
   },
   {
     name: 'deliveries to other clusters',
     when: (run) => isLast(run) && Object.keys(run.mode.deliveries).length > 0,
-    ...asking,
+    ...optional,
     async run(run, signal) {
       const { deliverFromHere } = await import('./other-clusters.ts');
       await deliverFromHere(run.mode, restartsOf(run).store, { ...run.runtime, resolved: run.resolved, signal });
@@ -160,7 +159,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
   {
     name: 'expiry of the Machine',
     when: (run) => isLast(run) && run.mode.machine !== undefined,
-    ...asking,
+    ...optional,
     async run(run, signal) {
       const notAfter = await restartsOf(run).servedNotAfter();
       if (notAfter === undefined) return;
@@ -173,7 +172,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     // Checked as often as the summary is logged.
     when: (run) => run.runtime.once && (!keepsNote(run) || hasLogged(run)),
     onFailure: 'report',
-    async run({ resolved, log }) {
+    async run({ resolved, runtime: { log } }) {
       const message = addressGone(resolved.endpoints?.local, addressesNow());
       if (message !== undefined) log.warn('address.gone', { message });
     },
@@ -188,7 +187,7 @@ export async function runRegenMode(
   mode: RegenConfig,
   runtime: Runtime | Connected,
 ): Promise<readonly UnmetCondition[]> {
-  const { clock, log, signal, resolved, once, dryRun } = runtime;
+  const { clock, log, resolved, once, dryRun } = runtime;
   const { backupDir, restart } = mode;
   const disk = createDiskStore({
     backupDir,
@@ -201,8 +200,6 @@ export async function runRegenMode(
   const run: RegenRun = {
     mode,
     runtime,
-    log,
-    signal,
     disk,
     identity,
     resolved,
@@ -217,7 +214,7 @@ export async function runRegenMode(
     released: Promise.resolve(),
   };
   try {
-    await takeSteps(regenSteps, run);
+    await takeSteps(regenSteps, run, runtime);
     return once ? [...unmetConditions(run.report), ...run.unproven.map((message) => ({ message }))] : [];
   } finally {
     await waitAtMost(run.asHost === undefined ? leasesMs : afterBootMs, run.released, runtime);

@@ -20,8 +20,7 @@ interface Stepping {
 }
 
 /** Rejects with the error of a step that stops the run, and when the process must stop. */
-export async function takeSteps<Run extends Stepping>(steps: readonly Step<Run>[], run: Run): Promise<void> {
-  const { log, signal } = run;
+export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, { log, signal }: Stepping): Promise<void> {
   for (const { name, when, run: take, limitMs, onFailure } of steps) {
     if (when?.(run) === false) continue;
     const limit = limitMs === undefined ? undefined : AbortSignal.timeout(limitMs);

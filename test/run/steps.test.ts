@@ -35,7 +35,7 @@ describe('takeSteps()', () => {
         names.push('slow');
       },
     });
-    await takeSteps([slow, step('never', { when: () => false }), step('last', { when: () => true })], run);
+    await takeSteps([slow, step('never', { when: () => false }), step('last', { when: () => true })], run, run);
     expect(run.names).toEqual(['slow', 'last']);
     expect(run.lines).toEqual([]);
   });
@@ -43,20 +43,20 @@ describe('takeSteps()', () => {
   it('asks whether a step is taken when its turn comes', async () => {
     const run = taken();
     const seen = step('second', { when: ({ names }) => names.includes('first') });
-    await takeSteps([seen, step('first'), seen], run);
+    await takeSteps([seen, step('first'), seen], run, run);
     expect(run.names).toEqual(['first', 'second']);
   });
 
   it('ends with the error of a step that stops the run', async () => {
     const run = taken();
     const steps = [step('first'), step('bad', { run: fails, onFailure: 'stop' }), step('last')];
-    await expect(takeSteps(steps, run)).rejects.toThrow('no answer');
+    await expect(takeSteps(steps, run, run)).rejects.toThrow('no answer');
     expect(run.names).toEqual(['first']);
   });
 
   it('reports the error of another one by its name, and goes on', async () => {
     const run = taken();
-    await takeSteps([step('bad', { run: fails }), step('last')], run);
+    await takeSteps([step('bad', { run: fails }), step('last')], run, run);
     expect(run.names).toEqual(['last']);
     expect(run.lines.map((line) => JSON.parse(line) as object)).toEqual([
       expect.objectContaining({ event: 'step.failed', message: 'bad', err: 'no answer', code: 'KubeUnavailable' }),
@@ -68,7 +68,7 @@ describe('takeSteps()', () => {
     ['that says nothing', (signal: AbortSignal) => sleep(60_000, undefined, { signal }).catch(() => undefined)],
   ])('aborts a step %s when its limit is over, and reports that', async (_how, wait) => {
     const run = taken();
-    await takeSteps([step('long', { limitMs: 30, run: (_run, signal) => wait(signal) }), step('last')], run);
+    await takeSteps([step('long', { limitMs: 30, run: (_run, signal) => wait(signal) }), step('last')], run, run);
     expect(run.names).toEqual(['last']);
     expect(run.lines.join()).toContain('no end in 0.03 s');
   });
@@ -82,7 +82,7 @@ describe('takeSteps()', () => {
         return fails();
       },
     });
-    await expect(takeSteps([stops, step('last')], run)).rejects.toThrow();
+    await expect(takeSteps([stops, step('last')], run, run)).rejects.toThrow();
     expect(run.names).toEqual([]);
     expect(run.lines).toEqual([]);
   });

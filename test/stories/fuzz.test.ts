@@ -19,9 +19,9 @@ describe(`hostile inputs of seed ${seed}: no exception, no long turn, no large o
   );
 });
 
-it.each(readers)('what is valid is read: $name', async ({ read, seeds, form }) => {
-  const [first = ''] = seeds;
-  if (form !== 'text') await expect(Promise.resolve(read(Buffer.from(first)))).resolves.not.toThrow();
+// Seeds of the form `text` are words to change: a reader may refuse them.
+it.each(readers.filter(({ form }) => form !== 'text'))('what is valid is read: $name', async ({ read, seeds }) => {
+  await expect(Promise.resolve(read(Buffer.from(seeds[0] ?? '')))).resolves.not.toThrow();
 });
 
 it('the same seed is the same input', () => {

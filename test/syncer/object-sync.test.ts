@@ -93,19 +93,28 @@ it('what regen makes is asked of nobody at once, and of somebody when regen has 
   expect(counted.at(-1)).toBe('syncer written');
 });
 
+/** The loop of an object that has been published, and its file. */
+async function published() {
+  const ended = new AbortController();
+  const sync = syncOf(false, ended.signal);
+  inApi = content('one', '1');
+  sync.offer('1');
+  const running = sync.run();
+  await clock.waiting();
+  const stop = async (): Promise<void> => {
+    ended.abort();
+    await running;
+  };
+  return { sync, path: join(directory, 'configmaps', 'x', 'key'), stop };
+}
+
 it.each([
   ['the destination', () => directory],
   ['the directory of the object', () => join(directory, 'configmaps', 'x')],
   ['one file', () => join(directory, 'configmaps', 'x', 'key')],
   ['the content of one file', () => join(directory, 'configmaps', 'x', '..data', 'key')],
 ])('look() wakes the loop of an object where %s has vanished, long before the recheck', async (_, gone) => {
-  const stop = new AbortController();
-  const sync = syncOf(false, stop.signal);
-  inApi = content('one', '1');
-  sync.offer('1');
-  const running = sync.run();
-  await clock.waiting();
-  const path = join(directory, 'configmaps', 'x', 'key');
+  const { sync, path, stop } = await published();
   expect(await readFile(path, 'utf8')).toBe('one');
   for (const wakes of [true, false]) {
     sync.look();
@@ -118,18 +127,11 @@ it.each([
   sync.look();
   while (lines.filter(({ event }) => event === 'sync.written').length < 2) await setImmediate();
   expect(await readFile(path, 'utf8')).toBe('one');
-  stop.abort();
-  await running;
+  await stop();
 });
 
 it('look() wakes the loop of an object whose file has vanished while its pass was asking the API', async () => {
-  const stop = new AbortController();
-  const sync = syncOf(false, stop.signal);
-  inApi = content('one', '1');
-  sync.offer('1');
-  const running = sync.run();
-  await clock.waiting();
-  const path = join(directory, 'configmaps', 'x', 'key');
+  const { sync, path, stop } = await published();
   meanwhile = async () => {
     meanwhile = () => Promise.resolve();
     await rm(path);
@@ -142,8 +144,7 @@ it('look() wakes the loop of an object whose file has vanished while its pass wa
   await setImmediate();
   await clock.waiting();
   expect(await readFile(path, 'utf8').catch(String)).toBe('one');
-  stop.abort();
-  await running;
+  await stop();
 });
 
 it('a directory that is taken away because a file belongs there is told, with how much lay in it', async () => {
@@ -179,13 +180,7 @@ it('what was stuck and is good again is one line, also where nothing had to be w
 });
 
 it('look() wakes the loop where the same directory vanishes again right after it was put back', async () => {
-  const stop = new AbortController();
-  const sync = syncOf(false, stop.signal);
-  inApi = content('one', '1');
-  sync.offer('1');
-  const running = sync.run();
-  await clock.waiting();
-  const path = join(directory, 'configmaps', 'x', 'key');
+  const { sync, path, stop } = await published();
   const written = (): number => lines.filter(({ event }) => event === 'sync.written').length;
   for (const times of [1, 2, 3]) {
     while (written() < times) await setImmediate();
@@ -197,6 +192,5 @@ it('look() wakes the loop where the same directory vanishes again right after it
     }
     expect(await readFile(path, 'utf8').catch(String)).toBe('one');
   }
-  stop.abort();
-  await running;
+  await stop();
 });

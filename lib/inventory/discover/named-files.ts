@@ -1,4 +1,5 @@
 // Files of this machine that the flags of its components name (`files` of an inventory). Pure.
+import { withoutSlashesAtEnd } from '../../address.ts';
 import type { Inventory } from '../model.ts';
 import { type ComponentSettings, hostPathOf } from './component-settings.ts';
 
@@ -91,7 +92,7 @@ export function movedPaths(
     .toSorted((one, other) => other.from.length - one.from.length);
   return (path) => {
     const move = moves.find(({ from }) => path === from || path.startsWith(`${from}/`));
-    return move === undefined ? path : `${move.to.replace(/(?<!\/)\/+$/, '')}${path.slice(move.from.length)}`;
+    return move === undefined ? path : `${withoutSlashesAtEnd(move.to)}${path.slice(move.from.length)}`;
   };
 }
 
