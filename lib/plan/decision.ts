@@ -40,7 +40,7 @@ export interface Decision {
   readonly after: readonly string[];
   /** The administrator must bring it, or the CA that would sign it: retries do not help. */
   readonly byHand?: true | undefined;
-  /** Of a renewal, also of one that the clock keeps from being carried out. */
+  /** Origin of a renewal, also where the clock blocks it. */
   readonly origin?: Origin;
   /** The artefact that has a signer with its key (`sibling`). */
   readonly holder?: string;

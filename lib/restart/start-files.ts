@@ -38,7 +38,7 @@ function pathsOfReader(artefact: ResolvedArtefact, component: string): readonly 
   // The document alone: credentials in files of their own are read again by their reader, or rotated by it.
   if (location.kind === 'kubeconfig') return [location.file];
   if (artefact.kind === 'target' && artefact.rotatedBy === component) return [];
-  // Of a CA only the certificate: its key is read by none of these components, or again when it changes.
+  // Only the certificate of a CA: its key is read by none of these components, or again when it changes.
   return artefact.kind === 'signer' ? [pathOf(location)] : filesOf(location).map(({ file }) => file);
 }
 

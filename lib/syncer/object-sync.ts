@@ -160,7 +160,7 @@ export class ObjectSync {
       this.#known = result.known;
       if (this.#newest === suggested) this.#newest = { version: result.resourceVersion };
       this.#failures = 0;
-      // What vanishes again right after a write looks as it did before: another pass confirms the write.
+      // Files that vanish again right after a write have the names of before it: another pass confirms the write.
       this.#stamp = result.action === 'write' || result.action === 'remove' ? unconfirmed : stamp;
       this.#report(result, clock.now().getTime() - began);
     } catch (err) {

@@ -65,7 +65,7 @@ export async function hostileLoad(seconds: number, say: (text: string) => void):
   return rows;
 }
 
-/** By tens: the answer has what is deleted, and of the largest kind a thousand are a gigabyte. */
+/** Deletes all requests, ten at a time: the answer has the deleted ones, and a thousand of the largest are a gigabyte. */
 async function removeAll({ controlPlane }: ApproverWorld): Promise<void> {
   for (let left = true; left;) {
     const { body } = await controlPlane.admin(`${csrCollection}?limit=10`, { method: 'DELETE' });
@@ -77,7 +77,7 @@ interface Beside {
   readonly kind: string;
   readonly make: Kind;
   readonly seconds: number;
-  /** Of which each request takes one. */
+  /** Names of nodes; each request takes one. */
   readonly nodes: string[];
 }
 

@@ -1,4 +1,4 @@
-// What a policy for serving certificates asks before it believes what a kubelet serves now, and whom it never asks.
+// The checks of a policy for serving certificates before it trusts a kubelet's present one, and addresses never dialled.
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';

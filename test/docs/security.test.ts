@@ -23,7 +23,7 @@ function rowsOf(heading: string): readonly (readonly string[])[] {
 const rights = rowsOf('What each stolen or misused right gives');
 const readers = rowsOf('Who may write what this program reads');
 
-/** By number: a file, and the title of a test in it. */
+/** A file and the title of a test in it, by number. */
 const tests = new Map(
   [...section(text, 'Tests').matchAll(/^- \*\*(T\d+)\*\* `([^`]+)`: ([\s\S]*?)(?=^- |$(?![\s\S]))/gm)].map(
     ([, number = '', file = '', title = '']) => [number, { file, title: flat(title) }],

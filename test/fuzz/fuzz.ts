@@ -17,7 +17,7 @@ export interface FuzzedReader {
   readonly seeds: readonly string[];
   /** Bytes that whoever writes it can make it have. */
   readonly largest: number;
-  /** What is thrown of one that is valid is thrown by the test; what is not declared here is a finding. */
+  /** Reads the input as the program does; anything thrown but a RecoveryError is a finding. */
   readonly read: (input: Buffer) => unknown;
   /** Root writes it, and it is read before anything else runs: it may take its time. */
   readonly isOurs?: true;
@@ -30,11 +30,11 @@ export interface Finding {
 }
 
 const longestTurnMs = 50;
-/** What the fixed work takes on the machine for which the bound was chosen, when nothing else runs there. */
+/** Time of the fixed work on the quiet machine for which the bound was chosen. */
 const usualWorkMs = 20;
-/** Of a message, which becomes a line of the log. */
+/** Characters of a message, which becomes a line of the log. */
 const longestMessage = 8192;
-/** What is read is kept for a while, with a copy or two of its bytes. */
+/** Factor of the input's size: a reader keeps its bytes for a while, with a copy or two. */
 const mostForBytes = 8;
 
 const cpuMs = (): number => {
@@ -103,7 +103,7 @@ function sizeOf(value: unknown, most: number): number {
   return size;
 }
 
-/** What this input shows; undefined: nothing. What looks slow is measured again: something else may have been collected. */
+/** The finding that this input shows, if any. A slow one is measured again: garbage of others may have been collected. */
 export async function problemOf(reader: FuzzedReader, input: Buffer, slower = 1): Promise<string | undefined> {
   const mostMs = (reader.isOurs === true ? Infinity : longestTurnMs) * slower;
   const first = await runOnce(reader, input);
@@ -128,7 +128,7 @@ export interface Fuzzing {
   readonly slower: number;
 }
 
-/** Of each reader the first finding, cut down as far as it still shows. */
+/** The first finding of each reader, cut down as far as it still shows. */
 export async function fuzz(
   readers: readonly FuzzedReader[],
   { seed, from = 0, count, slower }: Fuzzing,
@@ -155,7 +155,7 @@ async function smallest(
   slower: number,
 ): Promise<Finding> {
   let { input, problem } = found;
-  // What is left of JSON is none.
+  // A part of JSON is no JSON.
   if (reader.form === 'json') return { reader: reader.name, problem, input };
   let tries = 0;
   for (let part = input.length / 2; part >= 1 && tries < mostTries; part /= 2) {

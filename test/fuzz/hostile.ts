@@ -15,10 +15,10 @@ export interface Growing {
 }
 
 const mib = 1 << 20;
-/** What others have tried, what fits, and all that there is room for. */
+/** Sizes that attackers have tried, sizes that fit, and the largest. */
 const sizeOf = ({ dice, largest }: Growing): number => Math.min(dice.pick([60, 1000, 44_000, 300_000, mib]), largest);
 
-/** What parsers begin something with, and wait for its end. */
+/** Openings whose end a parser searches for. */
 const openings = [
   '-----BEGIN CERTIFICATE-----\n',
   '-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n',
@@ -255,7 +255,7 @@ function numberedItem(item: Json, at: number): Json {
   return metadata === undefined ? item : { ...fields, metadata: numberedItem(metadata, at) };
 }
 
-/** Of a PEM text: its text, or the DER in one of its blocks. */
+/** A PEM text changed as text, or in the DER of one of its blocks. */
 function changedPem(text: string, growing: Growing): string {
   const { dice } = growing;
   const blocks = [...text.matchAll(/-----BEGIN ([A-Z0-9 ]+)-----\n([A-Za-z0-9+/=\s]*)-----END \1-----\n/g)];
@@ -266,7 +266,7 @@ function changedPem(text: string, growing: Growing): string {
   return text.replace(whole, () => encodePem({ label, der: changedDer(Buffer.from(body, 'base64'), room) }));
 }
 
-/** With one value changed, and the lengths of those around it right. */
+/** DER with one value changed, and the lengths around it right. */
 function changedDer(der: Buffer, growing: Growing): Buffer {
   const { dice } = growing;
   const children = valuesIn(der);

@@ -1,4 +1,4 @@
-// What the API server hands over: objects that others write, answers, lists and events. Each is read as the modes read it,
+// Readers of the API server's answers: objects that others write, answers, lists and events. Each is read as the modes read it,
 // from the bytes of the answer on; a connection here is no server, it hands over one body.
 import { type NodeObject, NodeRanges, type SourceOptions } from '../../lib/approver/address-sources.ts';
 import { Machines } from '../../lib/approver/machines.ts';
@@ -47,9 +47,9 @@ import {
 } from './seeds.ts';
 
 const mib = 1 << 20;
-/** Of one object: etcd takes 1.5 MiB of a request. */
+/** Size of one object: etcd takes 1.5 MiB of a request. */
 const largestObject = 1.5 * mib;
-/** What judgeSize lets through. */
+/** Size that judgeSize lets through. */
 const largestRequest = 65_536;
 const now = new Date('2026-06-01T00:00:00Z');
 const { signal } = new AbortController();
@@ -453,7 +453,7 @@ export const readersOfApi: readonly FuzzedReader[] = [
     ],
     largest: largestObject,
     read: (body) => {
-      // What is no JSON never leaves exchange.ts.
+      // Other texts than JSON never leave exchange.ts.
       try {
         bodies(body);
       } catch {

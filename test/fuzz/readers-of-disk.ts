@@ -1,4 +1,4 @@
-// What lies on a disk, under /run and in /proc: files of others and of ours, command lines, units, what programs print.
+// Readers of a disk, /run and /proc: files of others and of ours, command lines, units, output of programs.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -47,7 +47,7 @@ import type { FuzzedReader } from './fuzz.ts';
 import { authorityPem, clientPem, kubeconfigYaml, leafKeyPem, manifestYaml, servingPem, unitText } from './seeds.ts';
 
 const mib = 1 << 20;
-/** What readRegularFile takes (lib/disk/files.ts). */
+/** Size that readRegularFile takes (lib/disk/files.ts). */
 const largestFile = 4 * mib;
 const boot = bootId();
 

@@ -255,7 +255,7 @@ describe('a run on files of kubeadm', () => {
   const mostBytes = 4 * 2 ** 20;
   const filled4 = (line: string): string => line.repeat(Math.floor((mostBytes - 1) / line.length));
 
-  /** Of a run in which a certificate is missing; samples of its peak end when it does. */
+  /** Peak memory of a run in which a certificate is missing, sampled until the run ends. */
   async function peakOf(machine: KubeadmMachine): Promise<number> {
     rmSync(machine.path('pki/apiserver.crt'), { force: true });
     const script = `"$@" & p=$!; while kill -0 $p 2>/dev/null; do grep -h VmHWM /proc/$p/status; done 2>/dev/null | tail -1`;
