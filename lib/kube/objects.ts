@@ -56,20 +56,23 @@ interface Versioned {
 }
 
 /**
- * Variant of watchObject without the content: users who can write objects decide how large they are, and many watches
- * may receive one at the same time.
+ * Variant of watchObject without the object, of which a list reports a version that is at least as new as its own:
+ * users who can write objects decide how large they are, their metadata too, and many watches may receive one at the
+ * same time.
  */
-export function watchMetadata(options: WatchObjectOptions<Versioned>): Promise<void> {
-  return watchNamed({ ...options, objects: 'metadata' });
+export function watchVersion(options: WatchObjectOptions<Versioned>): Promise<void> {
+  return watchNamed({ ...options, objects: 'versions' });
 }
 
 function watchNamed<T extends object>(
   options: WatchObjectOptions<T> & Pick<ListWatchOptions<T>, 'objects'>,
 ): Promise<void> {
   const { kind, namespace, name, onState, log, ...rest } = options;
+  const path = namedListPath({ kind, namespace, name });
   return listWatch<T>({
     ...rest,
-    path: namedListPath({ kind, namespace, name }),
+    // Rows would come with the metadata of their objects.
+    path: rest.objects === 'versions' ? withQuery(path, { includeObject: 'None' }) : path,
     log: log.with({ [kind]: `${namespace}/${name}` }),
     onList: ([object]) => onState(object === undefined ? { present: false } : { present: true, object }),
     onEvent: (type, object) => onState(type === 'DELETED' ? { present: false } : { present: true, object }),

@@ -200,7 +200,38 @@ describe('the syncer', () => {
     expect(syncer.peak() - usual).toBeLessThan(60);
     expect(syncer.log.filter(({ level }) => level === 'error')).toEqual([]);
   }, 300_000);
+
+  test('hears of changes in events of the largest size, twenty objects at once, and publishes the others', async () => {
+    const namespace = await createNamespace(controlPlane, 'events');
+    const large = Array.from({ length: 20 }, (_, at) => ({ kind: 'secret', namespace, name: `large-${at}` }) as const);
+    const small = { kind: 'secret', namespace, name: 'small' } as const;
+    const all = [...large, small];
+    await putAll(all, { blob: 'zero' });
+    await using syncer = new Running(
+      publishing(
+        namespace,
+        all.map((object) => entryOf(object)),
+      ),
+    );
+    await syncer.shows(all, 'blob', 'zero');
+    for (const generation of ['one', 'two', 'three', 'four']) {
+      await Promise.all(large.map(({ name }) => putBesideMetadata(namespace, name, generation)));
+      await putObject(controlPlane, small, { blob: generation });
+      await syncer.shows(all, 'blob', generation);
+    }
+    console.log(`events: peak ${syncer.peak().toFixed()} MB, with small objects ${usual.toFixed()} MB`);
+    expect(syncer.peak() - usual).toBeLessThan(60);
+    expect(syncer.log.filter(({ level }) => level === 'error')).toEqual([]);
+  }, 300_000);
 });
+
+/** etcd takes 1.5 MiB. A watch of metadata is told of these, with six bytes for each character. */
+async function putBesideMetadata(namespace: string, name: string, blob: string): Promise<void> {
+  const owner = { apiVersion: 'v1', kind: 'Owner', uid: '1', name: '<'.repeat(1_500_000) };
+  const body = { metadata: { name, ownerReferences: [owner] }, data: { blob: Buffer.from(blob).toString('base64') } };
+  const path = `/api/v1/namespaces/${namespace}/secrets/${name}`;
+  expect(await controlPlane.admin(path, { method: 'PUT', body })).toMatchObject({ status: 200 });
+}
 
 describe('regen', () => {
   /** A signer, its bundle and a certificate each. */
