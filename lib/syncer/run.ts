@@ -51,7 +51,7 @@ export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
   }
 }
 
-/** Memory for passes in parallel: eight objects that were not read before, or two of the largest. */
+/** Memory for passes in parallel: four objects that were not read before, or two of the largest. */
 const roomBytes = 4 * 1024 * 1024;
 
 type OnState = Parameters<typeof watchVersion>[0]['onState'];

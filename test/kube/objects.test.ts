@@ -24,7 +24,7 @@ it.each([
     { items: [{ metadata: { resourceVersion: '5' } }] },
     { present: true, object: { metadata: { resourceVersion: '5' } } },
   ],
-])('watchVersion() asks for no object, and hears of the list %j and of an event', async (answer, state) => {
+])('watchVersion() asks for no object, and hears of the list %j and of an event', async (answer, first) => {
   const stop = new AbortController();
   const asked: KubeRequest['objects'][] = [];
   const connection = {
@@ -52,6 +52,6 @@ it.each([
     signal: stop.signal,
     onState: (state) => void states.push(state),
   });
-  expect(states).toMatchObject([state, { present: true, object: { metadata: { resourceVersion: '9' } } }]);
+  expect(states).toMatchObject([first, { present: true, object: { metadata: { resourceVersion: '9' } } }]);
   expect(asked).toEqual(['versions', 'versions']);
 });
