@@ -89,10 +89,8 @@ export function readersOf<P extends ProcessFacts>(
   });
 }
 
-/** Kept in the lock directory for each component, from before its first file changes until it has been restarted. */
+/** State of this boot for each component, kept from before its first file changes until it has been restarted. */
 export interface Marker {
-  /** /proc/sys/kernel/random/boot_id: no process outlives a boot. */
-  readonly boot: string;
   /** `writing`: whether a file has changed is not known, because the run that changed it has died. */
   readonly state: 'writing' | 'written';
   /** Processes of the component when the last file had changed: they have read former content. */
@@ -104,9 +102,8 @@ export interface Marker {
 export const isSameProcess = (one: ProcessId, other: ProcessId): boolean =>
   one.pid === other.pid && one.started === other.started;
 
-/** Processes that have read former content. None survives a boot. */
-export function due<P extends ProcessId>(marker: Marker, readers: readonly P[], boot: string): readonly P[] {
-  if (marker.boot !== boot) return [];
+/** Processes that have read former content. */
+export function due<P extends ProcessId>(marker: Marker, readers: readonly P[]): readonly P[] {
   if (marker.state === 'writing') return readers;
   return readers.filter((reader) => marker.running.some((one) => isSameProcess(one, reader)));
 }
