@@ -1,5 +1,5 @@
 // A Lease (coordination.k8s.io/v1): its path in the API, its holder, and reading, creating and replacing it.
-import type { GetRequest } from './objects.ts';
+import { type GetRequest, updateObject } from './objects.ts';
 import { resourcePath, typeMeta, withQuery } from './resources.ts';
 
 export interface LeaseName {
@@ -7,7 +7,7 @@ export interface LeaseName {
   readonly name: string;
 }
 
-interface LeaseSpec {
+export interface LeaseSpec {
   readonly holderIdentity?: string | null;
   readonly leaseDurationSeconds?: number | null;
   readonly renewTime?: string | null;
@@ -54,6 +54,19 @@ export async function createLease({ connection, lease, ...asking }: LeaseRequest
   const contentType = 'application/apply-patch+yaml';
   await connection.request({ method: 'PATCH', path: writePath(lease), contentType, body, ...asking });
 }
+
+/** Replaces the spec of the Lease that is there. Throws like updateObject. */
+export const updateLease = (
+  { lease, ...request }: LeaseRequest,
+  change: (found: Lease) => LeaseSpec | undefined | Promise<LeaseSpec | undefined>,
+  attempts?: number,
+): Promise<'written' | 'unchanged' | 'absent'> => {
+  const changed = async (found: Lease): Promise<Lease | undefined> => {
+    const spec = await change(found);
+    return spec && { ...found, spec };
+  };
+  return updateObject(request, leasePath(lease), changed, attempts);
+};
 
 /**
  * Replaces the Lease unless it has changed since it was read. Throws KubeConflict then, and the connection's errors.

@@ -14,6 +14,7 @@ import {
   leaseText,
   type LeaseRequest,
   replaceLease,
+  updateLease,
 } from '../kube/leases.ts';
 import { getIfPresent, microTime } from '../kube/objects.ts';
 import { retry } from '../retry.ts';
@@ -60,7 +61,7 @@ export class MachineLease {
   /** Resolves when it is ours. Throws KubeConflict while another machine holds it, and errors of the connection. */
   async acquire(): Promise<void> {
     const { holder, clock, durationSeconds = machineLeaseSeconds } = this.#options;
-    const found = await this.#read();
+    const found = await getIfPresent<Lease>(this.#request(), leasePath(this.#lease));
     const now = microTime(clock.now());
     const own = {
       holderIdentity: holder,
@@ -89,11 +90,10 @@ export class MachineLease {
    */
   async giveBack(withinMs: number): Promise<void> {
     const { holder, clock, signal } = this.#options;
-    const giveBack = async (): Promise<void> => {
-      const found = await this.#read(lastRequest);
-      if (found?.spec?.holderIdentity !== holder) return;
-      await replaceLease(this.#request(lastRequest), found, { ...found.spec, holderIdentity: '' });
-    };
+    const giveBack = (): Promise<unknown> =>
+      updateLease(this.#request(lastRequest), ({ spec }) =>
+        spec?.holderIdentity === holder ? { ...spec, holderIdentity: '' } : undefined,
+      );
     const isPassing = (err: unknown): boolean => isCode(err, 'KubeConflict', ...unanswered);
     await retry(giveBack, isPassing, { forMs: withinMs, everyMs: askAgainMs, clock, signal });
   }
@@ -110,10 +110,6 @@ export class MachineLease {
   get #asking(): Asking {
     const { signal, timeoutMs } = this.#options;
     return timeoutMs === undefined ? { signal } : { signal, timeoutMs };
-  }
-
-  #read(asking?: Asking): Promise<Lease | undefined> {
-    return getIfPresent<Lease>(this.#request(asking), leasePath(this.#lease));
   }
 
   async #unchangedMs({ metadata }: Lease): Promise<number> {
