@@ -177,10 +177,10 @@ function waitsFor({ status }: MirrorPod): Look {
   const waiting = containers.filter(({ ready }) => !ready);
   if (containers.length > 0 && waiting.length === 0) return { missing: undefined };
   if (waiting.length === 0) return { missing: 'its containers have not started' };
-  const image = waiting.find(({ name }) => name === containerName)?.state?.waiting?.reason;
+  const image = waiting.find(({ name }) => name === containerName)?.state?.waiting?.reason ?? '';
   return {
     missing: `not ready: ${waiting.map(({ name }) => name).join(', ')}`,
-    ...(image !== undefined && [...neverPulled, ...notPulled].includes(image) && { image }),
+    ...([...neverPulled, ...notPulled].includes(image) && { image }),
   };
 }
 

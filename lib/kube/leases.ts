@@ -1,4 +1,6 @@
 // A Lease (coordination.k8s.io/v1): its path in the API, its holder, and reading, creating and replacing it.
+import type { V1Lease } from '@kubernetes/client-node';
+import type { Received } from './received.ts';
 import { type GetRequest, updateObject } from './objects.ts';
 import { resourcePath, typeMeta, withQuery } from './resources.ts';
 
@@ -7,17 +9,8 @@ export interface LeaseName {
   readonly name: string;
 }
 
-export interface LeaseSpec {
-  readonly holderIdentity?: string | null;
-  readonly leaseDurationSeconds?: number | null;
-  readonly renewTime?: string | null;
-  readonly leaseTransitions?: number | null;
-}
-
-export interface Lease {
-  readonly metadata?: { readonly resourceVersion?: string };
-  readonly spec?: LeaseSpec;
-}
+export type Lease = Received<V1Lease>;
+export type LeaseSpec = NonNullable<Lease['spec']>;
 
 /** Lease to access, by which connection and in what time. */
 export interface LeaseRequest extends GetRequest {

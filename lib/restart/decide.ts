@@ -12,6 +12,7 @@ import { type ProcessFacts, type ProcessId, programOf, ticksPerSecond } from '..
 import { isOfSession } from '../host/systemd.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import { hasKubelet, isFile } from '../inventory/places.ts';
+import type { Lease } from '../kube/leases.ts';
 
 /** A component that reads credentials on disk once, at its start. */
 export interface Component {
@@ -230,7 +231,7 @@ export function inputsHash(inputs: ReadonlyMap<string, string>): string {
 export const machineLeaseSeconds = 600;
 
 interface HeldLease {
-  readonly spec: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number | null } | undefined;
+  readonly spec: Lease['spec'];
   /** Identity of this machine. */
   readonly holder: string;
   /** Time for which this version of the Lease has been observed, milliseconds. */
