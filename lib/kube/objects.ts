@@ -36,6 +36,36 @@ export async function getIfPresent<T>({ connection, ...limits }: GetRequest, pat
   }
 }
 
+/**
+ * Compare and swap: reads an object, changes it and replaces it unless it has changed since (the connection refuses a
+ * PUT without a resourceVersion); after a conflict it is read again. `change` returns undefined where nothing is to be
+ * written. Throws KubeConflict after the last attempt, and the connection's errors.
+ */
+export async function updateObject<T extends object>(
+  request: GetRequest,
+  path: string,
+  change: (found: T) => T | undefined | Promise<T | undefined>,
+  attempts = 5,
+): Promise<'written' | 'unchanged' | 'absent'> {
+  const { connection, ...limits } = request;
+  for (let attempt = 1; ; attempt += 1) {
+    const found = await getIfPresent<T>(request, path);
+    const body = found && (await change(found));
+    if (body === undefined) return found === undefined ? 'absent' : 'unchanged';
+    try {
+      await connection.request({
+        method: 'PUT',
+        path: withQuery(path, { fieldManager: 'kube-cert-recovery' }),
+        body,
+        ...limits,
+      });
+      return 'written';
+    } catch (err) {
+      if (!isCode(err, 'KubeConflict') || attempt >= attempts) throw err;
+    }
+  }
+}
+
 type WatchObjectOptions<T> = ObjectName &
   Omit<ListWatchOptions<T>, 'path' | 'pages' | 'objects' | 'onList' | 'onEvent'> & {
     /** Called with the newest state after each list and each event. Must return immediately and must not throw. */
