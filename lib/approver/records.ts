@@ -18,6 +18,12 @@ const bytesOf = (base64: string): Buffer => Buffer.from(base64, 'base64');
 /** The name of the object in messages. */
 export const requestText = ({ metadata }: SigningRequest): string => `CertificateSigningRequest "${metadata.name}"`;
 
+/**
+ * Longest time without a word of the API after which no issued request has gone unseen: kube-controller-manager removes
+ * one an hour after its approval (pkg/controller/certificates/cleaner), and the list takes its time.
+ */
+const longestSilenceMs = 50 * 60_000;
+
 interface NodeRecord<A = Approval> {
   readonly issuedUntil?: Date | undefined;
   readonly issuedKey?: string | undefined;
@@ -30,17 +36,31 @@ type Known = Omit<Approval, 'knownMs'> & { readonly sinceMs: number };
 export class Records {
   readonly #requesters: readonly Requester[];
   readonly #clock: Clock;
-  readonly #nodes = new Map<string, NodeRecord<Known>>();
+  readonly #nodes = new Map<string, NodeRecord<Known> & { readonly seenMs?: number }>();
+  /** Uptime of the last word of the API about requests, and of the last before it was silent for too long. */
+  #followedMs: number;
+  #silentFromMs = -Infinity;
   /** Only nodes that the API has, because a requester can name any number of other nodes. */
   readonly #watched = new Map<string, Watched>();
 
   constructor(requesters: readonly Requester[], clock: Clock) {
     this.#requesters = requesters;
     this.#clock = clock;
+    this.#followedMs = steadyMs(clock);
   }
 
-  of(node: string): NodeRecord {
-    const { approval, ...kept } = this.#nodes.get(node) ?? {};
+  /** Notes that all requests of now have been seen, or that none has changed. */
+  followed(): void {
+    const nowMs = steadyMs(this.#clock);
+    if (nowMs - this.#followedMs > longestSilenceMs) this.#silentFromMs = this.#followedMs;
+    this.#followedMs = nowMs;
+  }
+
+  of(node: string): NodeRecord & Pick<NodeFacts, 'issuedUnseen'> {
+    const { approval, seenMs, ...record } = this.#nodes.get(node) ?? {};
+    const isSilent = steadyMs(this.#clock) - this.#followedMs > longestSilenceMs;
+    const silentFromMs = isSilent ? this.#followedMs : this.#silentFromMs;
+    const kept = { ...record, ...(seenMs !== undefined && seenMs <= silentFromMs && { issuedUnseen: true }) };
     if (approval === undefined) return kept;
     const { sinceMs, ...known } = approval;
     return { ...kept, approval: { ...known, knownMs: steadyMs(this.#clock) - sinceMs } };
@@ -66,8 +86,8 @@ export class Records {
     const issued = issuedCertificate(request);
     if (issued !== undefined) {
       const kept = this.#nodes.get(issued.node);
-      const isNewest = kept?.issuedUntil === undefined || kept.issuedUntil < issued.notAfter;
-      const newest = { issuedUntil: issued.notAfter, issuedKey: issued.key };
+      const isNewest = kept?.issuedUntil === undefined || kept.issuedUntil <= issued.notAfter;
+      const newest = { issuedUntil: issued.notAfter, issuedKey: issued.key, seenMs: steadyMs(this.#clock) };
       if (isNewest) this.#nodes.set(issued.node, { ...kept, ...newest });
     }
     const at = approvedAt(request);

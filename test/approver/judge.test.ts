@@ -328,6 +328,8 @@ describe('judge(): another node', () => {
       'it was registered within a year, whatever its Lease says',
       { node: { createdAt: ago(day) }, renewedAt: ago(400 * day) },
     ],
+    ['that was seen to end, and the next may have gone unseen', { node, issuedUntil: ago(1), issuedUnseen: true }],
+    ['that is valid, and the next may have gone unseen', { node, issuedUntil: ago(-1000), issuedUnseen: true }],
     ['what was recorded is valid', { node, recorded: recorded(-day), renewedAt: ago(400 * day) }],
     ['that was seen to end, and a later one was recorded', { node, issuedUntil: ago(1), recorded: recorded(-day) }],
     ['what was recorded has expired: that is no proof', { node, recorded: recorded(1), renewedAt: ago(day) }],

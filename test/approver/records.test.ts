@@ -66,6 +66,26 @@ describe('Records', () => {
     expect(records.of('panda').issuedUntil).toEqual(late);
   });
 
+  it('tells that newer ones may have gone unseen where the requests were not followed for an hour', () => {
+    const minute = 60_000;
+    const issued = (): void => void records.see(request({ issued: certificates.get(early) }));
+    const isDoubted = (): boolean => records.of('panda').issuedUnseen === true;
+    issued();
+    for (let passed = 0; passed < 180; passed += 40) {
+      records.followed();
+      clock.advance(40 * minute);
+      expect(isDoubted()).toBe(false);
+    }
+    clock.advance(20 * minute);
+    expect(isDoubted()).toBe(true);
+    records.followed();
+    expect(isDoubted()).toBe(true);
+    issued();
+    records.followed();
+    expect(isDoubted()).toBe(false);
+    expect(records.of('panda').issuedUntil).toEqual(early);
+  });
+
   it('keeps the newest approved request of the bootstrap identity, before and after it is answered', () => {
     records.see(request({ uid: 'u2', minute: 5 }));
     records.see(request({ uid: 'u1', minute: 3, issued: certificates.get(early) }));

@@ -88,6 +88,23 @@ const callers: Readonly<Record<string, (offered: Certificate, trusted: Certifica
   'a worker that holds it elsewhere': (offered, trusted) => followedBy([trusted], [offered], day(1)) !== undefined,
 };
 
+test.each([
+  ['is not looked for while no node is due', undefined, false],
+  ['is looked for from a threshold of its own', true, true],
+] as const)('a successor, with most of its life left, %s', async (_name, renewAhead, isFound) => {
+  const [offered, trusted] = [await ca(), await held()];
+  const fact: ArtefactFacts = { state: 'present', version: '1', digest: '', certificates: [trusted.facts] };
+  const found = new Map([
+    ['ca', material('tls.crt', trusted)],
+    ['conf', material('ca.crt', offered)],
+  ]);
+  const validity = 3650 * 86_400_000;
+  const ahead = { ...signer, validity, refresh: validity / 10, ...(renewAhead && { renewAhead }) };
+  const sources = { resolved: { name: 'host', artefacts: [ahead] }, found, now: day(-2000) };
+  const { newer } = withSuccessors(new Map([['ca', fact]]), sources, (_name, err) => expect.fail(String(err)));
+  expect(newer.has('ca')).toBe(isFound);
+});
+
 const rows: readonly (readonly [string, Asked, boolean])[] = [
   ['the same with a later end', {}, true],
   ['signed with SHA-384', { hash: '-sha384' }, true],
