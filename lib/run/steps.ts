@@ -44,8 +44,10 @@ export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, step
 /** Aborts after `ms`, unless the step has ended before. */
 function limitOf(ms: number, clock: Clock, ended: AbortSignal): AbortSignal {
   const over = new AbortController();
-  void clock.sleep(ms, ended).then(() => {
+  const wait = async (): Promise<void> => {
+    await clock.sleep(ms, ended);
     if (!ended.aborted) over.abort();
-  });
+  };
+  void wait();
   return over.signal;
 }

@@ -328,7 +328,10 @@ describe('judge(): another node', () => {
       'it was registered within a year, whatever its Lease says',
       { node: { createdAt: ago(day) }, renewedAt: ago(400 * day) },
     ],
-    ['that was seen to end, and the next may have gone unseen', { node, issuedUntil: ago(1), issuedUnseen: true }],
+    [
+      'that was seen to end, and the next may have gone unseen',
+      { node, issuedUntil: ago(1), issuedUnseen: true, renewedAt: ago(day) },
+    ],
     ['that is valid, and the next may have gone unseen', { node, issuedUntil: ago(-1000), issuedUnseen: true }],
     ['what was recorded is valid', { node, recorded: recorded(-day), renewedAt: ago(400 * day) }],
     ['that was seen to end, and a later one was recorded', { node, issuedUntil: ago(1), recorded: recorded(-day) }],
