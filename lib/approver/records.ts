@@ -6,7 +6,7 @@ import type { Requester } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { askedNode, requesterIn } from './client-request.ts';
-import type { IssuedCertificate } from './issued-certificates.ts';
+import { type IssuedCertificate, isNewer } from './issued-certificates.ts';
 import type { Approval, NodeFacts } from './node-state.ts';
 import { keyHash } from './possession.ts';
 import { canBeHeard } from './signs-of-life.ts';
@@ -24,19 +24,19 @@ export const requestText = ({ metadata }: SigningRequest): string => `Certificat
  */
 const longestSilenceMs = 50 * 60_000;
 
-interface NodeRecord<A = Approval> {
-  readonly issuedUntil?: Date | undefined;
-  readonly issuedKey?: string | undefined;
-  readonly approval?: A | undefined;
-}
+type NodeRecord = Pick<NodeFacts, 'issuedUntil' | 'issuedKey' | 'issuedUnseen' | 'approval'>;
 
-/** `sinceMs`: uptime. */
-type Known = Omit<Approval, 'knownMs'> & { readonly sinceMs: number };
+/** Times in milliseconds of uptime. */
+interface Known {
+  /** The newest certificate. */
+  readonly issued?: IssuedCertificate & { readonly seenMs: number };
+  readonly approval?: Omit<Approval, 'knownMs'> & { readonly sinceMs: number };
+}
 
 export class Records {
   readonly #requesters: readonly Requester[];
   readonly #clock: Clock;
-  readonly #nodes = new Map<string, NodeRecord<Known> & { readonly seenMs?: number }>();
+  readonly #nodes = new Map<string, Known>();
   /** Uptime of the last word of the API about requests, and of the last before it was silent for too long. */
   #followedMs: number;
   #silentFromMs = -Infinity;
@@ -56,14 +56,18 @@ export class Records {
     this.#followedMs = nowMs;
   }
 
-  of(node: string): NodeRecord & Pick<NodeFacts, 'issuedUnseen'> {
-    const { approval, seenMs, ...record } = this.#nodes.get(node) ?? {};
-    const isSilent = steadyMs(this.#clock) - this.#followedMs > longestSilenceMs;
-    const silentFromMs = isSilent ? this.#followedMs : this.#silentFromMs;
-    const kept = { ...record, ...(seenMs !== undefined && seenMs <= silentFromMs && { issuedUnseen: true }) };
-    if (approval === undefined) return kept;
+  of(node: string): NodeRecord {
+    const { approval, issued } = this.#nodes.get(node) ?? {};
+    const record: NodeRecord = issued === undefined ? {} : this.#lastOf(issued);
+    if (approval === undefined) return record;
     const { sinceMs, ...known } = approval;
-    return { ...kept, approval: { ...known, knownMs: steadyMs(this.#clock) - sinceMs } };
+    return { ...record, approval: { ...known, knownMs: steadyMs(this.#clock) - sinceMs } };
+  }
+
+  #lastOf({ notAfter, key, seenMs }: NonNullable<Known['issued']>): NodeRecord {
+    const isSilent = steadyMs(this.#clock) - this.#followedMs > longestSilenceMs;
+    const isUnseen = seenMs <= (isSilent ? this.#followedMs : this.#silentFromMs);
+    return { issuedUntil: notAfter, issuedKey: key, ...(isUnseen && { issuedUnseen: true }) };
   }
 
   /** Adds to the facts the signs of life observed up to now of another machine's node. */
@@ -86,9 +90,9 @@ export class Records {
     const issued = issuedCertificate(request);
     if (issued !== undefined) {
       const kept = this.#nodes.get(issued.node);
-      const isNewest = kept?.issuedUntil === undefined || kept.issuedUntil <= issued.notAfter;
-      const newest = { issuedUntil: issued.notAfter, issuedKey: issued.key, seenMs: steadyMs(this.#clock) };
-      if (isNewest) this.#nodes.set(issued.node, { ...kept, ...newest });
+      const isNewest = kept?.issued === undefined || !isNewer(kept.issued, issued);
+      const newest = { ...issued, seenMs: steadyMs(this.#clock) };
+      if (isNewest) this.#nodes.set(issued.node, { ...kept, issued: newest });
     }
     const at = approvedAt(request);
     if (at === undefined || requesterIn(request, this.#requesters) === undefined) return issued;
@@ -116,7 +120,8 @@ function issuedCertificate(request: SigningRequest): IssuedCertificate | undefin
     const [leaf] = parseCertificates(bytesOf(certificate), requestText(request), 'skipped');
     const node = nodeOf(leaf?.facts.commonName ?? '');
     if (leaf === undefined || node === undefined) return undefined;
-    return { node, notAfter: leaf.facts.notAfter, key: keyHash(leaf.fields.publicKeyInfo) };
+    const { notBefore, notAfter } = leaf.facts;
+    return { node, notBefore, notAfter, key: keyHash(leaf.fields.publicKeyInfo) };
   } catch {
     return undefined; // content from a foreign signer: no kubelet can use it either
   }
