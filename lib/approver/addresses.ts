@@ -48,7 +48,7 @@ const left = (reason: AddressReason, message: string): AddressVerdict => ({ acti
 export function judgeAddresses({ node, isControlPlane = false, asked, cluster, answers }: Asking): AddressVerdict {
   const listed = answers.filter(({ isListed, own }) => isListed === true && own !== undefined);
   const listedNames = new Set(listed.flatMap(({ own = [] }) => [node, ...own]));
-  const ofCluster = clusterNamesIn({ asked, isControlPlane, listed: listedNames, cluster });
+  const ofCluster = clusterNamesIn({ node, asked, isControlPlane, listed: listedNames, cluster });
   if (ofCluster.length > 0) return left('NameOfCluster', `${ofCluster.join('; ')}: no node is given it`);
   const [ambiguity] = answers.flatMap((answer) => answer.ambiguity ?? []);
   if (ambiguity !== undefined) return left('NodeAmbiguous', ambiguity);

@@ -49,6 +49,10 @@ export class ClientPolicy implements SignerPolicy {
     if (issued !== undefined) this.#issued.see(issued, isApprovedHere(request));
   }
 
+  followed(): void {
+    this.#records.followed();
+  }
+
   remember(how: 'once' | 'follow'): Promise<void> {
     return how === 'once' ? this.#issued.write() : this.#issued.run();
   }

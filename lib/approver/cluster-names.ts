@@ -11,7 +11,7 @@ export interface ClusterNames {
   readonly served: ReadonlySet<string>;
   /** Ranges of the addresses of Services. */
   readonly serviceRanges: readonly string[];
-  /** Requested names that match an existing Service: `NAME.NAMESPACE`. */
+  /** Requested names by which pods reach an existing Service (`serviceNameOf`). */
   readonly services: ReadonlySet<string>;
 }
 
@@ -19,8 +19,8 @@ export interface ClusterNames {
 export const noClusterNames: ClusterNames = { served: new Set(), serviceRanges: [], services: new Set() };
 
 /**
- * Unspecified, loopback, link-local (clouds' metadata services), multicast, reserved; IPv4 addresses embedded in IPv6
- * (RFC 6890).
+ * Unspecified, loopback, link-local (clouds' metadata services), multicast, reserved; IPv4 addresses embedded in IPv6:
+ * compatible and translated ones (RFC 4291, 2765), NAT64 (RFC 6052, 8215), Teredo (RFC 4380), 6to4 (RFC 3056).
  */
 const isOfNoMachine = inRanges([
   '0.0.0.0/8',
@@ -28,7 +28,11 @@ const isOfNoMachine = inRanges([
   '169.254.0.0/16',
   '224.0.0.0/3',
   '::/96',
+  '::ffff:0:0:0/96',
   '64:ff9b::/96',
+  '64:ff9b:1::/48',
+  '2001::/32',
+  '2002::/16',
   'fe80::/10',
   'ff00::/8',
 ]);
@@ -42,7 +46,7 @@ const isBelow = (name: string, domain: string): boolean => name === domain || na
 function isFixed(name: string, domains: readonly string[]): boolean {
   return (
     apiServices.some((service) => name === service || name === `${service}.default`) ||
-    /\.svc(?:\.|$)/.test(name) ||
+    /\.svc(?:\.|$)|\.pod$/.test(name) ||
     ['localhost', 'localdomain', defaultRecoveryServerName, ...domains].some((domain) => isBelow(name, domain)) ||
     name.startsWith('localhost.')
   );
@@ -61,13 +65,23 @@ const domainsOf = ({ served }: ClusterNames): readonly string[] => [
 export const isClusterName = (name: string, cluster: ClusterNames = noClusterNames): boolean =>
   isFixed(name, domainsOf(cluster));
 
-/** Short form in which clients in another namespace address a Service: `NAME.NAMESPACE`. */
+/**
+ * Short forms in which pods of any namespace address a Service, and a pod of a headless one: `NAME.NAMESPACE`,
+ * `POD.NAME.NAMESPACE`.
+ */
 export function serviceNameOf({ kind, value }: AskedName): { namespace: string; name: string } | undefined {
-  const [name = '', namespace = '', ...rest] = value.split('.');
-  return kind === 'DNS' && namespace !== '' && rest.length === 0 ? { namespace, name } : undefined;
+  const labels = value.split('.');
+  if (kind !== 'DNS' || (labels.length !== 2 && labels.length !== 3)) return undefined;
+  const [name = '', namespace = ''] = labels.slice(-2);
+  return { namespace, name };
 }
 
+/** Whether it is a name of one label that is not the node's: pods call a Service of their own namespace by one. */
+const isWordOfOthers = (name: string, node: string): boolean =>
+  !name.includes('.') && name !== node && name !== node.split('.')[0];
+
 interface Asking {
+  readonly node: string;
   readonly asked: readonly AskedName[];
   /** An API server runs there: the names of its machine are in the API server's certificate, too. */
   readonly isControlPlane: boolean;
@@ -77,7 +91,7 @@ interface Asking {
 }
 
 /** Names that no node may have, each with its owner. */
-export function clusterNamesIn({ asked, isControlPlane, listed, cluster }: Asking): readonly string[] {
+export function clusterNamesIn({ node, asked, isControlPlane, listed, cluster }: Asking): readonly string[] {
   const domains = domainsOf(cluster);
   return asked.flatMap(({ kind, value }) => {
     const owner =
@@ -89,6 +103,9 @@ export function clusterNamesIn({ asked, isControlPlane, listed, cluster }: Askin
     const found =
       owner ??
       (cluster.services.has(value) ? 'a Service' : undefined) ??
+      (kind === 'DNS' && isWordOfOthers(value, node) && listed?.has(value) !== true
+        ? 'whatever Service has it in a namespace (of the node, where a list in approver.addresses has it)'
+        : undefined) ??
       (!isControlPlane && listed?.has(value) !== true && cluster.served.has(value)
         ? `the API server, by the certificate that it serves (of its own machine, where the Node has the label ${controlPlaneLabel} or a list in approver.addresses has it)`
         : undefined);

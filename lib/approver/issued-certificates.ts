@@ -14,6 +14,7 @@ import type { ApproverOptions } from './settings.ts';
 
 export interface IssuedCertificate {
   readonly node: string;
+  readonly notBefore: Date;
   readonly notAfter: Date;
   /** `keyHash` */
   readonly key: string;
@@ -22,6 +23,14 @@ export interface IssuedCertificate {
    */
   readonly nodeUid?: string | undefined;
 }
+
+/** Whether it ends later; of two that end together, as with their CA, whether it began later. */
+export const isNewer = (one: Dates, other: Dates): boolean =>
+  one.notAfter > other.notAfter || (areSame(one.notAfter, other.notAfter) && one.notBefore > other.notBefore);
+
+type Dates = Pick<IssuedCertificate, 'notBefore' | 'notAfter'>;
+
+const areSame = (one: Date, other: Date): boolean => one.getTime() === other.getTime();
 
 /** Entry of the ConfigMap; without `until` where it cannot be read. */
 export interface RecordedCertificate {
@@ -88,10 +97,12 @@ function byStrangeness(entries: Iterable<readonly [string, string]>): readonly (
   return [...entries].toSorted((a, b) => endOf(b) - endOf(a));
 }
 
+/** One that ends with what is recorded was issued after it: else the API would not have its request any more. */
 function isNews(entries: Recorded, one: IssuedCertificate): boolean {
   const text = recordedEntry(entries, one.node);
-  const { until } = text === undefined ? {} : parseRecorded(text);
-  return until === undefined || until < one.notAfter || (one.nodeUid !== undefined && text === withoutNode(one));
+  const { until, key } = text === undefined ? {} : parseRecorded(text);
+  if (until === undefined || until < one.notAfter) return true;
+  return (areSame(until, one.notAfter) && key !== one.key) || (one.nodeUid !== undefined && text === withoutNode(one));
 }
 
 /** Its entry as long as the UID of the Node is not known. */
@@ -145,7 +156,7 @@ export class IssuedCertificates {
   see(issued: IssuedCertificate, isOurs: boolean): void {
     if (this.#options.dryRun) return;
     const known = this.#pending.get(issued.node);
-    if (known !== undefined && known.notAfter >= issued.notAfter) return;
+    if (known !== undefined && !isNewer(issued, known)) return;
     this.#pending.set(issued.node, { ...issued, isOurs, sinceMs: steadyMs(this.#options.clock) });
     this.#wake.call();
   }

@@ -171,14 +171,16 @@ function evidenceOfOther(facts: NodeFacts, judgement: Judgement): Evidence {
 }
 
 /**
- * The newest notAfter known. A recorded certificate counts while it is valid, as a reason to refuse. That it has
- * expired proves nothing: a newer certificate may have been issued while no approver ran. For a name without a Node the
+ * The newest notAfter known. A recorded certificate counts while it is valid, as a reason to refuse, and so does one
+ * after which others may have gone unseen. That it has expired proves nothing: a newer certificate may have been issued
+ * while no approver ran, or none could follow the requests. For a name without a Node the
  * record of first approvals decides, so that its entry can be deleted to allow another certificate.
  */
-function newestEnd({ issuedUntil, recorded }: NodeFacts, now: Date): Date | undefined {
-  const until = recorded?.until;
-  const isNewest = until !== undefined && until > now && (issuedUntil === undefined || until > issuedUntil);
-  return isNewest ? until : issuedUntil;
+function newestEnd({ issuedUntil, issuedUnseen, recorded }: NodeFacts, now: Date): Date | undefined {
+  const refusing = [recorded?.until, issuedUnseen === true ? issuedUntil : undefined];
+  const seen = issuedUnseen === true ? undefined : issuedUntil;
+  const ends = [seen, ...refusing.filter((until) => until !== undefined && until > now)];
+  return ends.reduce((newest, end) => (newest === undefined || (end !== undefined && end > newest) ? end : newest));
 }
 
 /**

@@ -31,6 +31,8 @@ export interface NodeFacts extends Signs {
   readonly watched?: Watched;
   /** notAfter of the newest certificate that was seen to be issued to it. */
   readonly issuedUntil?: Date | undefined;
+  /** A newer one may have been issued unseen: the requests were not followed since for as long as the API has them. */
+  readonly issuedUnseen?: boolean;
   /** Key of that certificate (`keyHash`). */
   readonly issuedKey?: string | undefined;
   /** The newest certificate that any approver has recorded; undefined: none. */

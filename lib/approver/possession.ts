@@ -5,8 +5,8 @@
 // - The certificate shown: one, with the key and the subject of the request, for a client, from a CA that the API
 //   server trusts, and expired. It is verified at its own notAfter, because its CA may have expired since.
 // - The node: its Node exists, was created with that certificate or before it, and is the one for which the key was
-//   recorded; it has not spoken after that notAfter; and no certificate with another key and a later notAfter was
-//   issued to it.
+//   recorded; it has not spoken after that notAfter; and no certificate with another key and the same or a later
+//   notAfter is known as its newest. One that ended earlier is not known as newer: that is left to the signs of life.
 //
 // A later certificate with the same key is no objection: the holder of the key has that certificate as well, or has
 // lost it.
@@ -138,7 +138,7 @@ export function judgeSince(leaf: Certificate, facts: KnownNode, now: Date): NotP
       const message = `nobody can tell whether the node has had a newer certificate: its entry in ${source} cannot be read; delete it`;
       return refuse('CertificateSuperseded', message);
     }
-    if (until <= notAfter) continue;
+    if (until < notAfter) continue;
     if (ofKey !== key) {
       const message = `${shownUntil}, and one with another key until ${until.toISOString()} was issued to the node (${source}); approve by hand if its kubelet has lost that`;
       return refuse('CertificateSuperseded', message);

@@ -6,7 +6,7 @@ import type { Requester } from '../bootstrap-identity.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { askedNode, requesterIn } from './client-request.ts';
-import type { IssuedCertificate } from './issued-certificates.ts';
+import { type IssuedCertificate, isNewer } from './issued-certificates.ts';
 import type { Approval, NodeFacts } from './node-state.ts';
 import { keyHash } from './possession.ts';
 import { canBeHeard } from './signs-of-life.ts';
@@ -18,32 +18,56 @@ const bytesOf = (base64: string): Buffer => Buffer.from(base64, 'base64');
 /** The name of the object in messages. */
 export const requestText = ({ metadata }: SigningRequest): string => `CertificateSigningRequest "${metadata.name}"`;
 
-interface NodeRecord<A = Approval> {
-  readonly issuedUntil?: Date | undefined;
-  readonly issuedKey?: string | undefined;
-  readonly approval?: A | undefined;
-}
+/**
+ * Longest time without a word of the API after which no issued request has gone unseen: kube-controller-manager removes
+ * one an hour after its approval (pkg/controller/certificates/cleaner), and the list takes its time.
+ */
+const longestSilenceMs = 50 * 60_000;
 
-/** `sinceMs`: uptime. */
-type Known = Omit<Approval, 'knownMs'> & { readonly sinceMs: number };
+type NodeRecord = Pick<NodeFacts, 'issuedUntil' | 'issuedKey' | 'issuedUnseen' | 'approval'>;
+
+/** Times in milliseconds of uptime. */
+interface Known {
+  /** The newest certificate. */
+  readonly issued?: IssuedCertificate & { readonly seenMs: number };
+  readonly approval?: Omit<Approval, 'knownMs'> & { readonly sinceMs: number };
+}
 
 export class Records {
   readonly #requesters: readonly Requester[];
   readonly #clock: Clock;
-  readonly #nodes = new Map<string, NodeRecord<Known>>();
+  readonly #nodes = new Map<string, Known>();
+  /** Uptime of the last word of the API about requests, and of the last before it was silent for too long. */
+  #followedMs: number;
+  #silentFromMs = -Infinity;
   /** Only nodes that the API has, because a requester can name any number of other nodes. */
   readonly #watched = new Map<string, Watched>();
 
   constructor(requesters: readonly Requester[], clock: Clock) {
     this.#requesters = requesters;
     this.#clock = clock;
+    this.#followedMs = steadyMs(clock);
+  }
+
+  /** Notes that all requests of now have been seen, or that none has changed. */
+  followed(): void {
+    const nowMs = steadyMs(this.#clock);
+    if (nowMs - this.#followedMs > longestSilenceMs) this.#silentFromMs = this.#followedMs;
+    this.#followedMs = nowMs;
   }
 
   of(node: string): NodeRecord {
-    const { approval, ...kept } = this.#nodes.get(node) ?? {};
-    if (approval === undefined) return kept;
+    const { approval, issued } = this.#nodes.get(node) ?? {};
+    const record: NodeRecord = issued === undefined ? {} : this.#lastOf(issued);
+    if (approval === undefined) return record;
     const { sinceMs, ...known } = approval;
-    return { ...kept, approval: { ...known, knownMs: steadyMs(this.#clock) - sinceMs } };
+    return { ...record, approval: { ...known, knownMs: steadyMs(this.#clock) - sinceMs } };
+  }
+
+  #lastOf({ notAfter, key, seenMs }: NonNullable<Known['issued']>): NodeRecord {
+    const isSilent = steadyMs(this.#clock) - this.#followedMs > longestSilenceMs;
+    const isUnseen = seenMs <= (isSilent ? this.#followedMs : this.#silentFromMs);
+    return { issuedUntil: notAfter, issuedKey: key, ...(isUnseen && { issuedUnseen: true }) };
   }
 
   /** Adds to the facts the signs of life observed up to now of another machine's node. */
@@ -66,9 +90,9 @@ export class Records {
     const issued = issuedCertificate(request);
     if (issued !== undefined) {
       const kept = this.#nodes.get(issued.node);
-      const isNewest = kept?.issuedUntil === undefined || kept.issuedUntil < issued.notAfter;
-      const newest = { issuedUntil: issued.notAfter, issuedKey: issued.key };
-      if (isNewest) this.#nodes.set(issued.node, { ...kept, ...newest });
+      const isNewest = kept?.issued === undefined || !isNewer(kept.issued, issued);
+      const newest = { ...issued, seenMs: steadyMs(this.#clock) };
+      if (isNewest) this.#nodes.set(issued.node, { ...kept, issued: newest });
     }
     const at = approvedAt(request);
     if (at === undefined || requesterIn(request, this.#requesters) === undefined) return issued;
@@ -96,7 +120,8 @@ function issuedCertificate(request: SigningRequest): IssuedCertificate | undefin
     const [leaf] = parseCertificates(bytesOf(certificate), requestText(request), 'skipped');
     const node = nodeOf(leaf?.facts.commonName ?? '');
     if (leaf === undefined || node === undefined) return undefined;
-    return { node, notAfter: leaf.facts.notAfter, key: keyHash(leaf.fields.publicKeyInfo) };
+    const { notBefore, notAfter } = leaf.facts;
+    return { node, notBefore, notAfter, key: keyHash(leaf.fields.publicKeyInfo) };
   } catch {
     return undefined; // content from a foreign signer: no kubelet can use it either
   }

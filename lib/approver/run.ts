@@ -77,13 +77,16 @@ async function follow(
     const [message] = notListed.values();
     return message === undefined ? check(report) : { ok: false, message };
   });
-  const watching = policies.map(({ signer }) =>
-    listWatch<SigningRequest, RequestSummary>({
+  const watching = policies.map((policy) => {
+    const { signer } = policy;
+    let progress: Date | undefined;
+    return listWatch<SigningRequest, RequestSummary>({
       ...options,
       path: requestsPath(signer),
       pages: pagesOf(queue),
       onList(summaries) {
         queue.replace(signer, summaries);
+        policy.followed?.();
         notListed.delete(signer);
         wake.call();
       },
@@ -94,11 +97,13 @@ async function follow(
       },
       onStatus(status) {
         watches.set(textOf(signer), status);
+        if (status.lastProgress !== progress) policy.followed?.();
+        progress = status.lastProgress;
         if (!notListed.has(signer) || status.phase !== 'waiting') return;
         notListed.set(signer, `${textOf(signer)} have not been listed yet: ${status.message}`);
       },
-    }),
-  );
+    });
+  });
   const remembering = policies.map((policy) => policy.remember?.('follow'));
   const listAll = async (): Promise<readonly RequestSummary[]> => {
     const lists = policies.map(({ signer }) =>

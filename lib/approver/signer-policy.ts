@@ -10,6 +10,8 @@ export interface SignerPolicy {
   readonly signer: string;
   /** Takes note of any request for the signer as the API has it now. */
   see(request: SigningRequest): void;
+  /** Called after each list, event and bookmark: nothing has gone unseen up to now. */
+  followed?(): void;
   /** Whether its requests are judged here, by the requester; other requests are left to other controllers. */
   concerns(request: SigningRequest): boolean;
   /** The node that the request concerns; undefined: it names none, or cannot be read. */

@@ -1,14 +1,18 @@
 // Whether any user but root may change a file that root executes or relies on: the file, or a component of its path.
 // Every directory that holds a component of the path or a symbolic link in it must belong to root and be writable by
-// root alone, as sshd requires for keys (openssh misc.c, safe_path) and sudo for its plugins. In a sticky directory of
-// root's, such as /tmp, other users cannot rename or remove files of root (inode(7)), so the next component of the path
-// decides. Where a process does not run as root, its user counts as root does.
+// root alone, as sshd requires for keys (openssh misc.c, safe_path): nor by its group, whichever that is, because the
+// bits of the group are the mask of an access-control list where there is one (acl(5)), which Node cannot read. In a
+// sticky directory of root's, such as /tmp, other users cannot rename or remove files of root (inode(7)), so the next
+// component of the path decides. Where a process does not run as root, its user counts as root does.
+import type { Stats } from 'node:fs';
 import { accessSync, constants, lstatSync, readlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type ErrorCode, RecoveryError, systemCode } from '../errors.ts';
 import { procText } from './proc.ts';
 
 const stickyBit = 0o1000;
+const writableByAll = 0o002;
+export const writableByOthers = 0o022;
 /** The kernel follows as many (ELOOP). */
 const mostLinks = 40;
 
@@ -49,21 +53,26 @@ export function openPlaces(...paths: readonly string[]): readonly string[] {
 
 function problemOf(path: string): string | undefined {
   const status = lstatSync(path, { throwIfNoEntry: false });
-  if (status === undefined) return canBeMade(path) ? `anybody may make "${path}", which is not there` : undefined;
+  if (status === undefined) return problemOfAbsent(path);
   const { uid, gid, mode } = status;
   const state = `(owner ${uid}:${gid}, mode ${(mode & 0o7777).toString(8).padStart(4, '0')})`;
   if (uid !== 0 && uid !== process.geteuid?.()) return `"${path}" belongs to user ${uid} ${state}`;
-  if ((mode & 0o002) === 0 && gid === 0) return undefined; // as sudo takes it (sudoers, secure_path.c)
   if (status.isSymbolicLink()) return undefined; // its owner decides where it leads, its mode nothing
-  const isSticky = status.isDirectory() && (mode & stickyBit) !== 0;
-  if ((mode & 0o022) === 0 || isSticky || isReadOnly(path)) return undefined;
-  return (mode & 0o002) === 0 ? `group ${gid} may write "${path}" ${state}` : `everybody may write "${path}" ${state}`;
+  if (!letsOthersReplace(status) || isReadOnly(path)) return undefined;
+  return `${writersOf(status)} may write "${path}" ${state}`;
 }
 
-function canBeMade(path: string): boolean {
+function problemOfAbsent(path: string): string | undefined {
   const parent = lstatSync(dirname(path), { throwIfNoEntry: false });
-  return parent !== undefined && (parent.mode & 0o002) !== 0;
+  if (parent === undefined || (parent.mode & writableByOthers) === 0 || isReadOnly(dirname(path))) return undefined;
+  return `${writersOf(parent)} may make "${path}", which is not there`;
 }
+
+/** Whether others than its owner may change the file, or replace what others have in the directory. */
+export const letsOthersReplace = (status: Pick<Stats, 'mode' | 'isDirectory'>): boolean =>
+  (status.mode & writableByOthers) !== 0 && !(status.isDirectory() && (status.mode & stickyBit) !== 0);
+
+const writersOf = ({ mode, gid }: Stats): string => ((mode & writableByAll) === 0 ? `group ${gid}` : 'everybody');
 
 /** The volume of a ConfigMap is open to everybody, and mounted so that nobody writes it. */
 function isReadOnly(path: string): boolean {

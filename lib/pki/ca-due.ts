@@ -17,6 +17,6 @@ export const lifeMsOf = ({ notBefore, notAfter }: Life): number => notAfter.getT
 export const caThresholdMs = (ca: Life, beforeMs = defaultCaBeforeMs): number =>
   Math.min(beforeMs, lifeMsOf(ca) * mostOfLife);
 
-/** Not later than any node renews it by the settings of all CAs; a CA with a threshold of its own may be due before. */
-export const earliestDue = (ca: Life): Date =>
-  new Date(ca.notAfter.getTime() - lifeMsOf(ca) * mostOfLife * (1 + jitterPart));
+/** Not later than any node renews it; `ownBeforeMs`: the threshold of a CA that has one of its own. */
+export const earliestDue = (ca: Life, ownBeforeMs = 0): Date =>
+  new Date(ca.notAfter.getTime() - Math.max(lifeMsOf(ca) * mostOfLife, ownBeforeMs) * (1 + jitterPart));

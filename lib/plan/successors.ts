@@ -29,10 +29,13 @@ export function withSuccessors(
 ): Successors {
   const told = new Map(facts);
   const newer = new Map<string, Certificate>();
-  for (const { kind, name } of resolved.artefacts) {
+  for (const artefact of resolved.artefacts) {
+    const { name } = artefact;
     const fact = facts.get(name);
     const [first] = fact?.state === 'present' ? fact.certificates : [];
-    if (kind !== 'signer' || fact?.state !== 'present' || first === undefined || now < earliestDue(first)) continue;
+    if (artefact.kind !== 'signer' || fact?.state !== 'present' || first === undefined) continue;
+    const ownBeforeMs = artefact.renewAhead === true ? artefact.validity - artefact.refresh : undefined;
+    if (now < earliestDue(first, ownBeforeMs)) continue;
     try {
       const all = [...found].flatMap(([from, { entries }]) => holdingsOf(entries).map((held) => ({ from, held })));
       const own = all.find(({ from, held }) => from === name && held.facts.fingerprint === first.fingerprint)?.held;

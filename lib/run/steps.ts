@@ -1,4 +1,5 @@
 // A run as a table of steps, taken in order.
+import type { Clock } from '../clock.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import type { Log } from '../log.ts';
 
@@ -15,15 +16,18 @@ export interface Step<Run> {
 }
 
 interface Stepping {
+  readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
 }
 
 /** Rejects with the error of a step that stops the run, and when the process must stop. */
-export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, { log, signal }: Stepping): Promise<void> {
+export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, stepping: Stepping): Promise<void> {
+  const { log, signal } = stepping;
   for (const { name, when, run: take, limitMs, onFailure } of steps) {
     if (when?.(run) === false) continue;
-    const limit = limitMs === undefined ? undefined : AbortSignal.timeout(limitMs);
+    const ended = new AbortController();
+    const limit = limitMs === undefined ? undefined : limitOf(limitMs, stepping.clock, ended.signal);
     try {
       await take(run, limit === undefined ? signal : AbortSignal.any([signal, limit]));
       limit?.throwIfAborted();
@@ -31,6 +35,19 @@ export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, { lo
       if (signal.aborted || onFailure === 'stop') throw err;
       const text = limit?.aborted === true ? `no end in ${(limitMs ?? 0) / 1000} s` : errorText(err);
       log.warn('step.failed', { message: name, err: text, code: err instanceof RecoveryError ? err.code : undefined });
+    } finally {
+      ended.abort();
     }
   }
+}
+
+/** Aborts after `ms`, unless the step has ended before. */
+function limitOf(ms: number, clock: Clock, ended: AbortSignal): AbortSignal {
+  const over = new AbortController();
+  const wait = async (): Promise<void> => {
+    await clock.sleep(ms, ended);
+    if (!ended.aborted) over.abort();
+  };
+  void wait();
+  return over.signal;
 }

@@ -10,6 +10,7 @@ import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import type { Running } from '../log.ts';
 import { allow, isOwn, type ObjectDirectory } from '../publish/scan.ts';
 import { pruneRemoved } from '../publish/unpublish.ts';
+import { letsOthersReplace, writableByOthers } from '../host/closed-path.ts';
 import { acquireLock, type Lock } from '../host/lock.ts';
 import { objectKinds } from '../inventory/location-kinds.ts';
 
@@ -119,15 +120,13 @@ export class Destination {
   }
 }
 
-const stickyBit = 0o1000;
 const ownAccess = 0o700;
-const writableByOthers = 0o022;
 
 /** The mode that a directory must get; undefined when its mode may stay. A narrower mode is its owner's choice. */
-function repairedMode({ mode }: Stats): number | undefined {
+function repairedMode(status: Stats): number | undefined {
+  const { mode } = status;
   if ((mode & 0o111) === 0) return directoryMode; // `chmod -R 600`: no user can enter
-  // Where the sticky bit is set no user can rename files of another.
-  const wide = (mode & stickyBit) === 0 && (mode & writableByOthers) !== 0;
+  const wide = letsOthersReplace(status);
   if (!wide && (mode & ownAccess) === ownAccess) return undefined;
   return ((wide ? mode & ~writableByOthers : mode) | ownAccess) & 0o7777;
 }

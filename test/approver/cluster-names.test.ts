@@ -6,7 +6,7 @@ import type { AskedName } from '../../lib/approver/serving-request.ts';
 const cluster: ClusterNames = {
   served: new Set(['kubernetes.default.svc.corp.example', 'api.corp.example', 'cp-1', '192.0.2.1', '192.0.2.100']),
   serviceRanges: ['10.96.0.0/12', 'fd00:96::/112'],
-  services: new Set(['registry.tools']),
+  services: new Set(['registry.tools', 'vault-0.vault.prod']),
 };
 const asked = (value: string): AskedName => ({ kind: /^[\d.]+$|:/.test(value) ? 'IP' : 'DNS', value });
 /** As a Machine, a list and a range of one: each vouches for everything. */
@@ -33,6 +33,8 @@ describe('judgeAddresses(): names of the cluster', () => {
     ['x.localhost'],
     ['localhost-recovery'],
     ['registry.tools'],
+    ['vault-0.vault.prod'],
+    ['10-0-0-1.prod.pod'],
     ['cp-1'],
     ['127.0.0.1'],
     ['127.9.9.9'],
@@ -46,6 +48,13 @@ describe('judgeAddresses(): names of the cluster', () => {
     ['::ffff:127.0.0.1'],
     ['::127.0.0.1'],
     ['64:ff9b::7f00:1'],
+    ['64:ff9b:1::7f00:1'],
+    ['64:ff9b:1:a:b:c:7f00:1'],
+    ['2002:7f00:1::1'],
+    ['2002:a60:1::1'],
+    ['::ffff:0:7f00:1'],
+    ['2001:0:1:2:3:4:80ff:fffe'],
+    ['::ffff:10.96.0.1'],
     ['10.96.0.1'],
     ['10.111.255.255'],
     ['fd00:96::1'],
@@ -69,6 +78,11 @@ describe('judgeAddresses(): names of the cluster', () => {
     ['10.112.0.1'],
     ['fd00:97::1'],
     ['2001:db8::1'],
+    ['2001:1::1'],
+    ['64:ff9c::1'],
+    ['2003::1'],
+    ['node.pod.example.com'],
+    ['node.example.of.prod'],
   ])('%s is of no cluster', (value) => {
     const name = asked(value);
     expect(judgeAddresses({ node: value, asked: [name], cluster, answers: everything(name) })).toMatchObject({
@@ -76,11 +90,21 @@ describe('judgeAddresses(): names of the cluster', () => {
     });
   });
 
+  it('a name of one label, as pods call a Service of their own namespace, is the own name or one listed by hand', () => {
+    const judge = (value: string, answers = everything(asked(value))) =>
+      judgeAddresses({ node: 'node-1.example.com', asked: [asked(value)], cluster, answers });
+    expect(judge('vault')).toMatchObject({ action: 'leave', reason: 'NameOfCluster' });
+    expect(judge('node-1')).toMatchObject({ action: 'approve' });
+    expect(judge('vault', [{ source: 'nodes', own: ['vault'], isListed: true }])).toMatchObject({ action: 'approve' });
+  });
+
   it('the machine of an API server keeps its own names, which that certificate has as well, and no other of it', () => {
     const names = ['cp-1', '192.0.2.1'].map(asked);
-    expect(clusterNamesIn({ asked: names, isControlPlane: true, cluster })).toEqual([]);
-    expect(clusterNamesIn({ asked: names, isControlPlane: false, cluster })).toHaveLength(2);
-    expect(clusterNamesIn({ asked: [asked('kubernetes')], isControlPlane: true, cluster })).toHaveLength(1);
+    expect(clusterNamesIn({ node: 'cp-1', asked: names, isControlPlane: true, cluster })).toEqual([]);
+    expect(clusterNamesIn({ node: 'cp-1', asked: names, isControlPlane: false, cluster })).toHaveLength(2);
+    expect(clusterNamesIn({ node: 'cp-1', asked: [asked('kubernetes')], isControlPlane: true, cluster })).toHaveLength(
+      1,
+    );
     // kubeadm can be told to set no label: then an administrator's list says whose they are.
     const listed: SourceAnswer = { source: 'nodes', own: ['192.0.2.1'], namesNode: true, isListed: true };
     const judge = (own: readonly AskedName[], answer: SourceAnswer) =>
@@ -97,7 +121,9 @@ it('isClusterName() tells nodes of such names from others', () => {
   for (const name of ['kubernetes.example.com', 'node-1', 'localhosts']) expect(isClusterName(name), name).toBe(false);
 });
 
-it('serviceNameOf() is of names with two labels alone', () => {
+it('serviceNameOf() is of names with two labels, and of those of a pod of a headless Service', () => {
   expect(serviceNameOf(asked('web.shop'))).toEqual({ name: 'web', namespace: 'shop' });
-  for (const value of ['web', 'web.shop.svc', '192.0.2.1']) expect(serviceNameOf(asked(value)), value).toBeUndefined();
+  expect(serviceNameOf(asked('web-0.web.shop'))).toEqual({ name: 'web', namespace: 'shop' });
+  for (const value of ['web', 'a.web-0.web.shop', '192.0.2.1'])
+    expect(serviceNameOf(asked(value)), value).toBeUndefined();
 });

@@ -15,6 +15,7 @@ const [key, other] = ['a'.repeat(64), 'b'.repeat(64)];
 const at = (text: string): Date => new Date(`${text}T00:00:00.000Z`);
 const issued = (node: string, until: string, ofKey = key): IssuedCertificate => ({
   node,
+  notBefore: at('2025-01-01'),
   notAfter: at(until),
   key: ofKey,
 });
@@ -51,9 +52,14 @@ describe('withIssued()', () => {
       `2026-01-01T00:00:00.000Z ${key}`,
     );
   });
+  it('takes another key with the same end: both end with their CA', () => {
+    expect(withIssued(entries, [issued('panda', '2026-03-01', other)])).toMatchObject({
+      panda: `2026-03-01T00:00:00.000Z ${other}`,
+    });
+  });
   it('has nothing to write where nothing is newer', () => {
     expect(withIssued(entries, [])).toBeUndefined();
-    expect(withIssued(entries, [issued('panda', '2026-03-01', other), issued('panda', '2026-02-01')])).toBeUndefined();
+    expect(withIssued(entries, [issued('panda', '2026-03-01'), issued('panda', '2026-02-01')])).toBeUndefined();
   });
   it('lets go names without a Node where there is no room, and never one of a Node', () => {
     const full = Object.fromEntries(

@@ -314,10 +314,7 @@ describe('judge(): another node', () => {
 
   it.each<[string, Partial<NodeFacts>]>([
     ['the last certificate that was seen is valid', { node, issuedUntil: ago(-1000), renewedAt: ago(400 * day) }],
-    [
-      'it renewed its Lease after the end of that certificate',
-      { node, issuedUntil: ago(day), renewedAt: ago(6 * minute) },
-    ],
+    ['it renewed its Lease after that end', { node, issuedUntil: ago(day), renewedAt: ago(6 * minute) }],
     [
       'it reported its status after the end of that certificate',
       { node, issuedUntil: ago(day), renewedAt: ago(2 * day), heartbeatAt: ago(6 * minute) },
@@ -327,6 +324,10 @@ describe('judge(): another node', () => {
     [
       'it was registered within a year, whatever its Lease says',
       { node: { createdAt: ago(day) }, renewedAt: ago(400 * day) },
+    ],
+    [
+      'that was seen to end, and the next may have gone unseen',
+      { node, issuedUntil: ago(1), issuedUnseen: true, renewedAt: ago(day) },
     ],
     ['what was recorded is valid', { node, recorded: recorded(-day), renewedAt: ago(400 * day) }],
     ['that was seen to end, and a later one was recorded', { node, issuedUntil: ago(1), recorded: recorded(-day) }],

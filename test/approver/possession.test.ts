@@ -123,8 +123,6 @@ describe('a request that shows the expired certificate of its node', () => {
     ['whatever the longest life', { facts: { renewedAt: end } }],
     ['where its node spoke in the last minute of the certificate', { facts: { renewedAt: ago(35 * day - minute) } }],
     ['where its node has no Lease', { facts: { renewedAt: undefined } }],
-    ['where this is the certificate that was recorded', { facts: { recorded: { until: end, key: '' } } }],
-    ['where it was recorded for this Node', { facts: { recorded: { until: end, key: '', nodeUid: 'u-node' } } }],
     [
       'where its Node was made ten minutes after the certificate began',
       { facts: { node: { createdAt: new Date(notBefore.getTime() + 10 * minute) } } },
@@ -148,6 +146,12 @@ describe('a request that shows the expired certificate of its node', () => {
     const pem = await kubeletRequest('panda', { keyFile: key });
     const authorities = texts.authority + (await readFile(signer.cert, 'utf8'));
     expect(judged({ shown: await readFile(cert, 'utf8'), pem, authorities })).toMatchObject(approved);
+  });
+
+  it('is approved when it is the one that was recorded, also for this Node', () => {
+    const recorded = { until: end, key: keyOfLeaf };
+    expect(judged({ facts: { recorded } })).toMatchObject(approved);
+    expect(judged({ facts: { recorded: { ...recorded, nodeUid: 'u-node' } } })).toMatchObject(approved);
   });
 
   it('is approved when a later one with the same key has expired as well', () => {
@@ -230,6 +234,11 @@ describe('what is known of the node', () => {
       'CertificateSuperseded',
       'another key was seen to be certified',
       () => ({ issuedUntil: ago(day), issuedKey: other }),
+    ],
+    [
+      'CertificateSuperseded',
+      'another key was recorded that ended with it, as both ended with their CA',
+      () => ({ recorded: { until: end, key: other } }),
     ],
     ['CertificateSuperseded', 'another key was recorded', () => ({ recorded: { until: ago(day), key: other } })],
     [

@@ -13,19 +13,24 @@ import { kubeletRequest } from '../support/certificates/requests.ts';
 
 const requester = bootstrapRequester('ns');
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
+const notBefore = new Date('2026-01-01T00:00:00Z');
 const [early, late] = [new Date('2026-03-01T00:00:00Z'), new Date('2026-04-01T00:00:00Z')] as const;
 
 let root: string;
 let asked: string;
+/** Ends with the late one, and began later. */
+let sameEnd: string;
 const certificates = new Map<Date, string>();
 beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), 'records-'));
   const ca = await createAuthority(join(root, 'ca'), { commonName: 'ca' });
   for (const notAfter of [early, late]) {
     const names = { commonName: 'system:node:panda', organization: 'system:nodes' };
-    const { cert } = await createLeaf(join(root, notAfter.toISOString()), ca, { ...names, notAfter });
+    const { cert } = await createLeaf(join(root, notAfter.toISOString()), ca, { ...names, notBefore, notAfter });
     certificates.set(notAfter, await readFile(cert, 'utf8'));
   }
+  const last = { commonName: 'system:node:panda', organization: 'system:nodes', notBefore: early, notAfter: late };
+  sameEnd = await readFile((await createLeaf(join(root, 'last'), ca, last)).cert, 'utf8');
   asked = await kubeletRequest('panda');
 });
 afterAll(() => rm(root, { recursive: true, force: true }));
@@ -64,6 +69,33 @@ describe('Records', () => {
     records.see(request({ issued: certificates.get(late), spec }));
     records.see(request({ issued: certificates.get(early) }));
     expect(records.of('panda').issuedUntil).toEqual(late);
+  });
+
+  it('takes of two that end together the one that began last, in whatever order they are seen', () => {
+    const both = [certificates.get(late), sameEnd].map((issued) => records.see(request({ issued })));
+    expect(records.of('panda').issuedKey).toBe(both[1]?.key);
+    records.see(request({ issued: certificates.get(late) }));
+    expect(records.of('panda').issuedKey).toBe(both[1]?.key);
+  });
+
+  it('tells that newer ones may have gone unseen where the requests were not followed for an hour', () => {
+    const minute = 60_000;
+    const issued = (): void => void records.see(request({ issued: certificates.get(early) }));
+    const isDoubted = (): boolean => records.of('panda').issuedUnseen === true;
+    issued();
+    for (let passed = 0; passed < 180; passed += 40) {
+      records.followed();
+      clock.advance(40 * minute);
+      expect(isDoubted()).toBe(false);
+    }
+    clock.advance(20 * minute);
+    expect(isDoubted()).toBe(true);
+    records.followed();
+    expect(isDoubted()).toBe(true);
+    issued();
+    records.followed();
+    expect(isDoubted()).toBe(false);
+    expect(records.of('panda').issuedUntil).toEqual(early);
   });
 
   it('keeps the newest approved request of the bootstrap identity, before and after it is answered', () => {

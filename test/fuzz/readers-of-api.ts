@@ -251,7 +251,7 @@ async function readRecords(body: Buffer): Promise<unknown> {
   const connection = connectionWith(() => answered('/api/v1/namespaces/n/configmaps/b', body));
   const entries = await new RecordObject('b', 'it', { connection, namespace: 'n', signal }).read();
   const recorded = recordedEntry(entries, 'panda') ?? '';
-  const issued = [{ node: 'panda', notAfter: now, key: 'b'.repeat(64) }];
+  const issued = [{ node: 'panda', notBefore: now, notAfter: now, key: 'b'.repeat(64) }];
   return [parseRecorded(recorded), parseFirstApproval(recorded), withIssued(entries, issued)];
 }
 

@@ -53,10 +53,24 @@ describe('openPlaces()', () => {
     expect(openPlaces(file)).toEqual([expect.stringContaining(`"${join(root, 'a/b')}"`)]);
   });
 
+  it('names what its group may write, whichever that is: an ACL shows its mask there', async () => {
+    for (const place of [file, join(root, 'a')]) {
+      await chmod(place, 0o775);
+      expect(openPlaces(file)).toEqual([expect.stringContaining(`may write "${place}"`)]);
+      await chmod(place, 0o755);
+    }
+  });
+
+  it('names what a group may make where it is not there', async () => {
+    await chmod(join(root, 'a'), 0o1775);
+    const absent = join(root, 'a/none');
+    expect(openPlaces(absent)).toEqual([expect.stringContaining(`may make "${absent}", which is not there`)]);
+  });
+
   it('names what anybody may make where it is not there', async () => {
     await chmod(join(root, 'a'), 0o1777);
     const absent = join(root, 'a/none');
-    expect(openPlaces(absent)).toEqual([`anybody may make "${absent}", which is not there`]);
+    expect(openPlaces(absent)).toEqual([`everybody may make "${absent}", which is not there`]);
     expect(openPlaces(join(root, 'a/b/none'), join(root, 'none/file'))).toEqual([]);
   });
 

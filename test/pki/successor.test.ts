@@ -43,10 +43,10 @@ async function ca(asked: Asked = {}): Promise<Certificate> {
   return one(await readFile(dir.path('made.crt'), 'utf8'));
 }
 
-/** The CA that everybody has: it ends in a month. */
-async function held(): Promise<Certificate> {
+/** The CA that everybody has: it ends in a month, or so many days. */
+async function held(days = 30): Promise<Certificate> {
   const key = createPrivateKey(await readFile(dir.path('own.key'))).export({ type: 'pkcs8', format: 'pem' });
-  return one(dated((await ca()).pem, String(key), day(-3620), day(30)));
+  return one(dated((await ca()).pem, String(key), day(days - 3650), day(days)));
 }
 
 const signer: ResolvedArtefact = {
@@ -87,6 +87,23 @@ const callers: Readonly<Record<string, (offered: Certificate, trusted: Certifica
     judgeOffer(Buffer.from(offered.pem), [trusted], day(1)).state === 'successor',
   'a worker that holds it elsewhere': (offered, trusted) => followedBy([trusted], [offered], day(1)) !== undefined,
 };
+
+test.each([
+  ['is not looked for while no node is due', undefined, false],
+  ['is looked for from a threshold of its own', true, true],
+] as const)('a successor, with most of its life left, %s', async (_name, renewAhead, isFound) => {
+  const [offered, trusted] = [await ca(), await held(3000)];
+  const fact: ArtefactFacts = { state: 'present', version: '1', digest: '', certificates: [trusted.facts] };
+  const found = new Map([
+    ['ca', material('tls.crt', trusted)],
+    ['conf', material('ca.crt', offered)],
+  ]);
+  const validity = 3650 * 86_400_000;
+  const ahead = { ...signer, validity, refresh: validity / 10, ...(renewAhead && { renewAhead }) };
+  const sources = { resolved: { name: 'host', artefacts: [ahead] }, found, now: day(1) };
+  const { newer } = withSuccessors(new Map([['ca', fact]]), sources, (_ca, err) => expect.fail(String(err)));
+  expect(newer.has('ca')).toBe(isFound);
+});
 
 const rows: readonly (readonly [string, Asked, boolean])[] = [
   ['the same with a later end', {}, true],

@@ -2,9 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { RecoveryError } from '../../lib/errors.ts';
 import { createLog } from '../../lib/log.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { type Step, takeSteps } from '../../lib/run/steps.ts';
 
 interface Taken {
+  readonly clock: FakeClock;
   readonly log: ReturnType<typeof createLog>;
   readonly signal: AbortSignal;
   readonly names: string[];
@@ -14,7 +16,7 @@ interface Taken {
 function taken(signal = new AbortController().signal): Taken {
   const lines: string[] = [];
   const log = createLog({ level: 'info', format: 'json', write: (line) => void lines.push(line) });
-  return { log, signal, names: [], lines };
+  return { clock: new FakeClock(), log, signal, names: [], lines };
 }
 
 const step = (name: string, more: Partial<Step<Taken>> = {}): Step<Taken> => ({
@@ -68,9 +70,16 @@ describe('takeSteps()', () => {
     ['that says nothing', (signal: AbortSignal) => sleep(60_000, undefined, { signal }).catch(() => undefined)],
   ])('aborts a step %s when its limit is over, and reports that', async (_how, wait) => {
     const run = taken();
-    await takeSteps([step('long', { limitMs: 30, run: (_run, signal) => wait(signal) }), step('last')], run, run);
+    const long = step('long', { limitMs: 300_000, run: (_run, signal) => wait(signal) });
+    const taking = takeSteps([long, step('last', { limitMs: 1000 })], run, run);
+    await run.clock.waiting();
+    run.clock.advance(299_999);
+    expect(run.lines).toEqual([]);
+    run.clock.advance(1);
+    await taking;
     expect(run.names).toEqual(['last']);
-    expect(run.lines.join()).toContain('no end in 0.03 s');
+    expect(run.lines.join()).toContain('no end in 300 s');
+    expect(run.clock.sleeping).toBe(0);
   });
 
   it('ends when the process is asked to stop, whatever the step says', async () => {
