@@ -20,7 +20,6 @@ import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { authorityKey, type Found, locationText, type Store } from '../store/store.ts';
 import { endingOf, followedBy, judgeOffer, worstEnding } from './authority.ts';
 import { authorityLocations, type KubeletFiles } from './kubelet-files.ts';
-import { writeNoted } from './kubelet-restart.ts';
 
 export interface AuthorityFollowing extends KubeletFiles {
   readonly store: Store;
@@ -249,7 +248,7 @@ async function publish(
       if (present === undefined || next === undefined) continue; // another run was faster
       await lock.confirm();
       const entries = { [present.entry]: Buffer.from(next.map(({ pem }) => pem).join('')) };
-      if ((await writeNoted(location, { entries, annotations: {} }, present.found, options)) === 'conflict') {
+      if ((await store.write(location, { entries, annotations: {} }, present.found, signal)) === 'conflict') {
         throw cannotFollow(present, 'it has just been changed; run it again', 'WriteFailed');
       }
       outcome = 'followed';

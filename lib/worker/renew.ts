@@ -18,7 +18,6 @@ import { askForCertificate } from './ask.ts';
 import { expiredAt } from './expiry.ts';
 import type { ConnectAs } from './issued.ts';
 import { kubeletIdentity } from './kubelet-files.ts';
-import { writeNoted } from './kubelet-restart.ts';
 
 export interface WorkerRenewal {
   /** Kubeconfig of the kubelet: it names its certificate, the API server and its CA. Absolute path. */
@@ -108,14 +107,14 @@ async function publish(
   options: WorkerRenewal,
   next: (present: Present) => Entries | undefined,
 ): Promise<'valid' | 'renewed'> {
-  const { lockDir, clock, signal } = options;
+  const { store, lockDir, clock, signal } = options;
   const lock = await lockHost({ lockDir, directories: fileDirectories([location]), once: true, clock, signal });
   try {
     const present = await lookAt(location, options);
     const entries = next(present);
     if (entries === undefined) return 'valid';
     await lock.confirm();
-    const outcome = await writeNoted(location, { entries, annotations: {} }, present.found ?? 'absent', options);
+    const outcome = await store.write(location, { entries, annotations: {} }, present.found ?? 'absent', signal);
     if (outcome === 'written') return 'renewed';
     const problem = `"${pathOf(location)}" has just been changed; run it again`;
     throw new RecoveryError('WriteFailed', `Cannot renew the kubelet's certificate: ${problem}`);
