@@ -1,56 +1,35 @@
 // The steps of a run on a worker, a node without the key of the CA. Silent while certificate and CA are valid; from
 // then on every step is logged. The CA comes first: an expired CA cannot verify any API server.
-import { join } from 'node:path';
-import { type Clock, steadyMs } from '../clock.ts';
+import { steadyMs } from '../clock.ts';
 import type { ToolConfig } from '../config/load.ts';
 import { hintOf, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { isCode, RecoveryError, systemCode } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
 import { tokenAccount } from '../install/worker-host.ts';
-import { allDirectories } from '../inventory/located.ts';
-import type { Log } from '../log.ts';
 import { nextCommand } from '../next-command.ts';
-import { version } from '../program.ts';
 import { createMarkingStore, Markers } from '../restart/markers.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import type { Store } from '../store/store.ts';
-import type { KubeletFiles } from '../worker/kubelet-files.ts';
+import { kubeletFiles, type WorkerHost } from '../worker/kubelet-files.ts';
 import { connect } from './connections.ts';
 import { type Step, takeSteps } from './steps.ts';
 
-export interface WorkerMode {
+export interface WorkerMode extends Pick<WorkerHost, 'waitMs' | 'clock' | 'log' | 'signal'> {
   readonly config: ToolConfig;
-  /** Time to wait for the API server, the approver and the signer together. */
-  readonly waitMs: number;
   readonly tokenFile: string;
   /** Otherwise a kubelet that has read former content is left to a run that restarts it. */
   readonly restarts: boolean;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
   /** Called with a sentence for each change that a dry run leaves out. */
   readonly announce: (sentence: string) => void;
 }
 
-interface WorkerRun extends WorkerMode {
-  readonly files: KubeletFiles;
-  /** Marks the kubelet at each write. */
-  readonly store: Store;
+interface WorkerRun extends WorkerMode, WorkerHost {
   readonly markers: Markers;
   readonly beganMs: number;
   /** The CA in kubelet.conf may verify no API server. */
   isShutOut: boolean;
 }
-
-const sharedOf = ({ config: { lockDir, dryRun }, store, files, clock, log }: WorkerRun) => ({
-  ...files,
-  store,
-  lockDir,
-  dryRun,
-  clock,
-  log,
-});
 
 const workerSteps: readonly Step<WorkerRun>[] = [
   {
@@ -59,8 +38,7 @@ const workerSteps: readonly Step<WorkerRun>[] = [
     async run(run, signal) {
       const { followAuthority } = await import('../worker/follow.ts');
       run.isShutOut = true;
-      const userAgent = `kube-cert-recovery/${version}`;
-      const outcome = await followAuthority({ ...sharedOf(run), userAgent, waitMs: run.waitMs, signal });
+      const outcome = await followAuthority({ ...run, signal });
       run.isShutOut = false;
       if (outcome === 'due') run.announce('A CA of this worker ends: a later one would be asked for.');
     },
@@ -74,7 +52,7 @@ const workerSteps: readonly Step<WorkerRun>[] = [
       const passedMs = 1000 * Math.floor((steadyMs(clock) - beganMs) / 1000);
       const left = { waitMs: Math.max(0, waitMs - passedMs), signal };
       try {
-        const outcome = await renewWorker({ ...sharedOf(run), ...connectionsOf(run, signal), ...left });
+        const outcome = await renewWorker({ ...run, ...connectionsOf(run, signal), ...left });
         if (outcome === 'lost' || outcome === 'expired') run.announce(unrenewed[outcome]);
       } catch (err) {
         // Without a valid CA no API server can be verified: that is reported.
@@ -85,7 +63,7 @@ const workerSteps: readonly Step<WorkerRun>[] = [
   {
     name: 'restart of the kubelet',
     // Renewed files are put to use even when another step failed.
-    when: ({ config }) => !config.dryRun,
+    when: ({ dryRun }) => !dryRun,
     onFailure: 'stop',
     async run(run, signal) {
       const { restartKubeletUnit } = await import('../restart/kubelet-unit.ts');
@@ -102,8 +80,8 @@ const unrenewed = {
 /** Rejects with the error of the first step that has failed; the others are logged. */
 export async function runWorker(mode: WorkerMode): Promise<void> {
   const { config, clock, log } = mode;
-  const { backupDir, lockDir } = config;
-  const files = workerFiles(config);
+  const { backupDir, lockDir, dryRun } = config;
+  const files = kubeletFiles(config);
   const disk = createDiskStore({
     backupDir,
     onBackupFailed: ({ code, message: err }) => log.warn('backup.failed', { path: backupDir, code, err }),
@@ -113,18 +91,17 @@ export async function runWorker(mode: WorkerMode): Promise<void> {
     log.warn('restart.failed', { path: lockDir, code, err });
   const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed });
   const store = markingKubelet(disk, markers, files.kubeletConf);
-  const run: WorkerRun = { ...mode, files, store, markers, beganMs: steadyMs(clock), isShutOut: false };
-  await takeSteps(workerSteps, run, mode);
-}
-
-/** Files of the kubelet of this machine. */
-export function workerFiles({ inventory, environment }: Pick<ToolConfig, 'inventory' | 'environment'>): KubeletFiles {
-  const { kubernetesDir = '', pkiDir = '', kubeletDir = '' } = allDirectories(inventory, environment.directories ?? {});
-  return {
-    kubeletConf: join(kubernetesDir, 'kubelet.conf'),
-    kubeletConfig: join(kubeletDir, 'config.yaml'),
-    usualAuthority: join(pkiDir, 'ca.crt'),
+  const run: WorkerRun = {
+    ...mode,
+    ...files,
+    lockDir,
+    dryRun,
+    store,
+    markers,
+    beganMs: steadyMs(clock),
+    isShutOut: false,
   };
+  await takeSteps(workerSteps, run, mode);
 }
 
 /** A store that marks the kubelet at each write: the kubelet reads every file that this run writes at its start only. */
@@ -137,8 +114,7 @@ export const markingKubelet = (disk: Store, markers: Markers, file: string): Sto
 });
 
 /** Connections by the token of this worker, and by an issued pair. */
-function connectionsOf({ config, tokenFile, files, clock, log }: WorkerRun, signal: AbortSignal) {
-  const { kubeletConf } = files;
+function connectionsOf({ config, tokenFile, kubeletConf, clock, log }: WorkerRun, signal: AbortSignal) {
   const connecting = { config, clock, log, signal };
   return {
     connect: async () => {

@@ -6,13 +6,13 @@ import { missingWorkerUnits } from '../install/host-apply.ts';
 import { caBundleKey, certificateKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
 import { nextCommand } from '../next-command.ts';
-import { type Certificate, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
+import { leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
+import { lastToEnd } from '../pki/successor.ts';
 import { type WorkerFile, workerReport, type WorkerStatus } from '../status/worker-state.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { authorityKey, type Entries, locationText, type Store } from '../store/store.ts';
 import { expiredAt } from '../worker/expiry.ts';
-import { authorityLocations, kubeletIdentity } from '../worker/kubelet-files.ts';
-import { workerFiles } from './worker-run.ts';
+import { authorityLocations, kubeletFiles, kubeletIdentity } from '../worker/kubelet-files.ts';
 
 interface WorkerRequest {
   /** Undefined: now. */
@@ -27,7 +27,7 @@ export async function workerStatus(
   config: Pick<ToolConfig, 'inventory' | 'environment'>,
   { at, unitDirectory, signal }: WorkerRequest,
 ): Promise<WorkerStatus> {
-  const files = workerFiles(config);
+  const files = kubeletFiles(config);
   const now = at ?? systemClock.now();
   const look = { store: createDiskStore(), now, signal };
   const identity = await kubeletIdentity(files.kubeletConf);
@@ -50,9 +50,10 @@ interface Looking {
 
 async function clientFile(location: DiskLocation, { store, now, signal }: Looking): Promise<WorkerFile> {
   const entries = (await store.read(location, signal))?.entries;
+  const bytes = entries?.[certificateKey];
   return {
     location: locationText(location),
-    certificate: leaderOf(entries?.[certificateKey])?.facts,
+    certificate: bytes && leadingCertificate(bytes)?.facts,
     problem: problemOf(() => expiredAt(entries, location, now)),
   };
 }
@@ -60,16 +61,10 @@ async function clientFile(location: DiskLocation, { store, now, signal }: Lookin
 async function authorityFile(location: DiskLocation, { store, signal }: Looking): Promise<WorkerFile> {
   const entries: Entries = (await store.read(location, signal))?.entries ?? {};
   const bytes = entries[location.kind === 'kubeconfig' ? authorityKey : caBundleKey];
-  const last = longest(bytes === undefined ? [] : wholeCertificates(bytes));
+  const last = lastToEnd(bytes === undefined ? [] : wholeCertificates(bytes));
   const problem = last === undefined ? `${locationText(location)} holds no CA certificate` : undefined;
   return { location: locationText(location), certificate: last?.facts, problem };
 }
-
-const leaderOf = (bytes: Uint8Array | undefined): Certificate | undefined =>
-  bytes === undefined ? undefined : leadingCertificate(bytes);
-
-const longest = (all: readonly Certificate[]): Certificate | undefined =>
-  all.toSorted((a, b) => b.facts.notAfter.getTime() - a.facts.notAfter.getTime())[0];
 
 function problemOf(judge: () => unknown): string | undefined {
   try {
