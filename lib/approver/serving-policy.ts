@@ -3,10 +3,11 @@
 import type { AddressSettings } from '../config/address-settings.ts';
 import { judgeClock } from '../plan/clock-rules.ts';
 import { getIfPresent } from '../kube/objects.ts';
+import type { NodeObject } from '../kube/received.ts';
 import { resourcePath } from '../kube/resources.ts';
 import { controlPlaneLabel, formerControlPlaneLabel, kubeletSigners } from '../well-known.ts';
 import { type AddressSource, AddressFile, type Following, ListedAddresses } from './address-sources.ts';
-import { type NodeObject, NodeRanges, type SourceOptions } from './address-sources.ts';
+import { NodeRanges, type SourceOptions } from './address-sources.ts';
 import { canBeCovered, judgeAddresses, type SourceAnswer } from './addresses.ts';
 import { ClusterFacts } from './cluster-facts.ts';
 import { isClusterName } from './cluster-names.ts';

@@ -5,7 +5,7 @@ import type { ToolConfig } from '../config/load.ts';
 import { hintOf, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { isCode, RecoveryError, systemCode } from '../errors.ts';
-import { bootId } from '../host/proc.ts';
+import { RunState } from '../host/state.ts';
 import { tokenAccount } from '../install/worker-host.ts';
 import { nextCommand } from '../next-command.ts';
 import { createMarkingStore, Markers } from '../restart/markers.ts';
@@ -89,7 +89,7 @@ export async function runWorker(mode: WorkerMode): Promise<void> {
   });
   const onFailed = ({ code, message: err }: RecoveryError): void =>
     log.warn('restart.failed', { path: lockDir, code, err });
-  const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed });
+  const markers = new Markers({ state: new RunState(lockDir), onFailed });
   const store = markingKubelet(disk, markers, files.kubeletConf);
   const run: WorkerRun = {
     ...mode,

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { bootId } from '../../lib/host/proc.ts';
+import { RunState } from '../../lib/host/state.ts';
 import { judgeUnit } from '../../lib/restart/kubelet-unit.ts';
 import { Markers } from '../../lib/restart/markers.ts';
 import { markingKubelet } from '../../lib/run/worker-run.ts';
@@ -16,7 +16,7 @@ afterEach(() => rm(lockDir, { recursive: true }));
 
 const empty = { entries: {}, annotations: {} };
 const found = { ...empty, version: 'first' };
-const markersOf = (): Markers => new Markers({ directory: lockDir, boot: bootId(), onFailed: () => undefined });
+const markersOf = (): Markers => new Markers({ state: new RunState(lockDir), onFailed: () => undefined });
 const isMarked = async (): Promise<boolean> => (await markersOf().look('kubelet')) !== undefined;
 
 /** `there`: the version that lies there afterwards. */
