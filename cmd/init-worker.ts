@@ -1,7 +1,7 @@
 // `init host --worker-token-file`: the token of a worker, and systemd units that request its kubelet's next client
 // certificate when the present one has expired.
 import { readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
 import { directoriesOf } from '../lib/install/host.ts';
@@ -17,7 +17,7 @@ import { controlPlaneSign, workerToken, writeWorkerToken } from '../lib/install/
 import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
 import { filesOf } from '../lib/inventory/places.ts';
-import { authorityLocations, kubeletIdentity } from '../lib/worker/kubelet-files.ts';
+import { authorityLocations, kubeletFiles, kubeletIdentity } from '../lib/worker/kubelet-files.ts';
 import { exitCodes } from './exit-codes.ts';
 import { hostFlags, type HostLine, ownParents, realOf, unitFlags } from './host-flags.ts';
 import { requireProgram } from './host.ts';
@@ -35,22 +35,17 @@ export async function initWorkerCommand(
   const { unitDirectory } = here;
   const { flags, executable, problems } = hostFlags(line, io, installedCommand(unitDirectory));
   const config = parseToolConfig({ ...configInput(flags, io), problems });
-  const {
-    kubernetesDir = '',
-    pkiDir = '',
-    kubeletDir = '',
-  } = allDirectories(config.inventory, config.environment.directories ?? {});
+  const { kubernetesDir = '', pkiDir = '' } = allDirectories(config.inventory, config.environment.directories ?? {});
   const sign = controlPlaneSign({ kubernetesDir, pkiDir });
   if (sign !== undefined) {
     const message = `Cannot install this machine as a worker: "${sign}" is here, so it is a control-plane node, which needs no token; run "${nextCommand('init host', sameMachine(line, io.cwd))}"`;
     throw new RecoveryError('PreconditionFailed', message);
   }
-  const kubeletConf = join(kubernetesDir, 'kubelet.conf');
-  const identity = await kubeletIdentity(kubeletConf);
-  const kubelet = { kubeletConf, kubeletConfig: join(kubeletDir, 'config.yaml') };
-  const { all: authorities } = await authorityLocations({ ...kubelet, usualAuthority: join(pkiDir, 'ca.crt') });
+  const kubelet = kubeletFiles(config);
+  const identity = await kubeletIdentity(kubelet.kubeletConf);
+  const { all: authorities } = await authorityLocations(kubelet);
   const replaced = [identity, ...authorities].flatMap(filesOf).map(({ file }) => file);
-  const writable = directoriesOf([...replaced, kubeletConf], ownParents(config), realOf);
+  const writable = directoriesOf([...replaced, kubelet.kubeletConf], ownParents(config), realOf);
   const directory = resolve(io.cwd, out);
   const path = workerTokenFile(hostLayout(directory));
   const elsewhere = directory === defaultDirectory ? [] : [`--worker-token-file=${path}`];

@@ -24,13 +24,14 @@ import { formerHere } from '../lib/restart/former-files.ts';
 import { waitingServices } from '../lib/restart/host-restarts.ts';
 import { Markers } from '../lib/restart/markers.ts';
 import { renderNode } from '../lib/status/print.ts';
+import { renderWorkerStatus } from '../lib/status/print-worker.ts';
 import type { StatusFormat } from '../lib/status/structured.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { withNotedLife } from '../lib/run/cluster-life.ts';
 import { connectingOf, storeOf } from '../lib/run/connections.ts';
 import { rightsNote } from '../lib/run/host-rights.ts';
-import { exitOfNode } from './exit-codes.ts';
+import { exitOfNode, exitOfWorker } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
 import { type Given, nextCommand } from '../lib/next-command.ts';
@@ -90,11 +91,13 @@ interface NodeRequest extends StatusRequest {
 /** A worker holds no CA key: it gets another report. */
 async function machineStatus(config: ToolConfig, options: NodeRequest, io: Io): Promise<number> {
   const { inventory, environment } = config;
-  const { kubernetesDir = '', pkiDir = '', kubeletDir = '' } = allDirectories(inventory, environment.directories ?? {});
+  const { kubernetesDir = '', pkiDir = '' } = allDirectories(inventory, environment.directories ?? {});
   const isKubeadm = inventory.discover === 'kubeadm';
   if (isKubeadm && isWorker({ kubernetesDir, pkiDir })) {
-    const { workerStatus } = await import('./status-worker.ts');
-    return workerStatus({ ...options, directories: { kubernetesDir, pkiDir, kubeletDir } }, io);
+    const { workerStatus } = await import('../lib/run/worker-status.ts');
+    const status = await workerStatus(config, { at: options.at, signal: io.signal });
+    io.stdout.write(renderWorkerStatus(status, options.output));
+    return exitOfWorker(status);
   }
   if (isKubeadm && process.getuid?.() === 0) requireNode({ kubernetesDir, pkiDir });
   return nodeStatus(config, options, io);

@@ -11,8 +11,11 @@ export interface Step<Run> {
   readonly run: (run: Run, signal: AbortSignal) => Promise<void>;
   /** Limit in ms; absent: the step bounds itself. */
   readonly limitMs?: number;
-  /** `stop` stops the run with the step's error; `report` logs it and takes the next step. */
-  readonly onFailure: 'stop' | 'report';
+  /**
+   * `stop` stops the run with the step's error; `report` logs it and takes the next step; `defer` takes the next steps,
+   * then stops the run with it.
+   */
+  readonly onFailure: 'stop' | 'report' | 'defer';
 }
 
 interface Stepping {
@@ -21,24 +24,32 @@ interface Stepping {
   readonly signal: AbortSignal;
 }
 
-/** Rejects with the error of a step that stops the run, and when the process must stop. */
+/** Rejects with the first error of a step that is not only reported, and when the process must stop. */
 export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, stepping: Stepping): Promise<void> {
-  const { log, signal } = stepping;
+  const { clock, log, signal } = stepping;
+  let first: { readonly err: unknown } | undefined;
   for (const { name, when, run: take, limitMs, onFailure } of steps) {
     if (when?.(run) === false) continue;
     const ended = new AbortController();
-    const limit = limitMs === undefined ? undefined : limitOf(limitMs, stepping.clock, ended.signal);
+    const limit = limitMs === undefined ? undefined : limitOf(limitMs, clock, ended.signal);
     try {
       await take(run, limit === undefined ? signal : AbortSignal.any([signal, limit]));
       limit?.throwIfAborted();
     } catch (err) {
-      if (signal.aborted || onFailure === 'stop') throw err;
+      if (signal.aborted) throw err;
+      if (onFailure !== 'report' && first === undefined) {
+        first = { err };
+        if (onFailure === 'stop') break;
+        continue;
+      }
       const text = limit?.aborted === true ? `no end in ${(limitMs ?? 0) / 1000} s` : errorText(err);
       log.warn('step.failed', { message: name, err: text, code: err instanceof RecoveryError ? err.code : undefined });
+      if (onFailure === 'stop') break;
     } finally {
       ended.abort();
     }
   }
+  if (first !== undefined) throw first.err;
 }
 
 /** Aborts after `ms`, unless the step has ended before. */

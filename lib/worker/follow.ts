@@ -4,35 +4,22 @@
 // nothing is fetched and nothing is logged. The successor comes from the cluster-info of kubeadm
 // (kube/cluster-info.ts), over a connection that verifies the key of the CA (kube/public-object.ts); authority.ts
 // decides.
-import { type Clock, isRecent, steadyMs } from '../clock.ts';
+import { isRecent, steadyMs } from '../clock.ts';
 import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { RunState } from '../host/state.ts';
-import { lockHost } from '../host/sole-writer.ts';
 import { caBundleKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
-import { fileDirectories, pathOf } from '../inventory/places.ts';
+import { pathOf } from '../inventory/places.ts';
 import { unanswered } from '../kube/api-error.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText, publishedAuthority } from '../kube/cluster-info.ts';
 import { readServer } from '../kubeconfig/credentials.ts';
-import { type Log, Repeats } from '../log.ts';
+import { Repeats } from '../log.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
+import { version } from '../program.ts';
 import { authorityKey, type Found, locationText, type Store } from '../store/store.ts';
 import { endingOf, followedBy, judgeOffer, worstEnding } from './authority.ts';
-import { authorityLocations, type KubeletFiles } from './kubelet-files.ts';
-import { writeNoted } from './kubelet-restart.ts';
-
-export interface AuthorityFollowing extends KubeletFiles {
-  readonly store: Store;
-  readonly lockDir: string;
-  readonly userAgent: string;
-  /** Time to wait where the CA has expired. */
-  readonly waitMs: number;
-  readonly dryRun: boolean;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-}
+import { authorityLocations, replaceLocked, type WorkerHost } from './kubelet-files.ts';
 
 const tryMs = 5_000;
 const againMs = 1_000;
@@ -51,7 +38,7 @@ interface Holder {
  * `due`: with dryRun. Throws MaterialInvalid where the CA has expired and the CA offered in its place must not be
  * trusted, KubeUnavailable where none is offered in time. For a CA that has not expired yet nothing is thrown.
  */
-export async function followAuthority(options: AuthorityFollowing): Promise<'current' | 'due' | 'followed'> {
+export async function followAuthority(options: WorkerHost): Promise<'current' | 'due' | 'followed'> {
   const { lockDir, clock, log } = options;
   const holders = await holdersOf(options);
   const held = holders.all.flatMap(({ certificates }) => certificates);
@@ -83,7 +70,7 @@ const isShutOut = (ofKubelet: Holder | undefined, now: Date): boolean =>
 async function follow(
   { all: holders, ofKubelet: first }: Holders,
   held: readonly Certificate[],
-  options: AuthorityFollowing,
+  options: WorkerHost,
 ): Promise<'current' | 'due' | 'followed'> {
   const { clock, dryRun } = options;
   // Files left behind by an interrupted run need no API.
@@ -110,7 +97,7 @@ interface Holders {
 }
 
 /** CAs of all files, kubelet.conf first. A file that does not parse holds none: other checks report why. */
-async function holdersOf(options: AuthorityFollowing): Promise<Holders> {
+async function holdersOf(options: WorkerHost): Promise<Holders> {
   const { store, signal } = options;
   const { own, all } = await authorityLocations(options);
   const unread: RecoveryError[] = [];
@@ -135,7 +122,7 @@ async function holderAt(location: DiskLocation, store: Store, signal: AbortSigna
 }
 
 /** Whether an hour has passed. Noted before the request: whatever its outcome, the next minute is silent. */
-async function isAskedAgain({ lockDir, clock }: AuthorityFollowing): Promise<boolean> {
+async function isAskedAgain({ lockDir, clock }: WorkerHost): Promise<boolean> {
   const now = clock.now();
   const state = new RunState(lockDir);
   if (isRecent((await state.getText('authority-asked'))?.at, askedAgainMs, now)) return false;
@@ -150,12 +137,10 @@ interface Offer {
 }
 
 /** Fetches cluster-info. Throws as readPublicObject. */
-async function ask(
-  { certificates }: Holder,
-  { kubeletConf, userAgent, clock, signal }: AuthorityFollowing,
-): Promise<Offer> {
+async function ask({ certificates }: Holder, { kubeletConf, clock, signal }: WorkerHost): Promise<Offer> {
   const { server, serverName } = await readServer(kubeletConf);
   const { readPublicObject } = await import('../kube/public-object.ts');
+  const userAgent = `kube-cert-recovery/${version}`;
   const how = { server, serverName, anchors: certificates, userAgent, timeoutMs: tryMs, clock, signal };
   const object = await readPublicObject<ClusterInfo>({ ...how, path: clusterInfoPath });
   return { server, offered: publishedAuthority(object) };
@@ -184,7 +169,7 @@ function accepted(offer: Offer, holder: Holder, held: readonly Certificate[], no
 async function lookOnce(
   first: Holder,
   held: readonly Certificate[],
-  options: AuthorityFollowing,
+  options: WorkerHost,
 ): Promise<Certificate | undefined> {
   const { clock, log } = options;
   try {
@@ -199,11 +184,7 @@ async function lookOnce(
 }
 
 /** Waits: the control plane may still be starting. */
-async function waitForOffer(
-  first: Holder,
-  held: readonly Certificate[],
-  options: AuthorityFollowing,
-): Promise<Certificate> {
+async function waitForOffer(first: Holder, held: readonly Certificate[], options: WorkerHost): Promise<Certificate> {
   const { waitMs, clock, log, signal } = options;
   const until = steadyMs(clock) + waitMs;
   const met = new Repeats(clock);
@@ -232,33 +213,21 @@ async function waitForOffer(
 async function publish(
   behind: readonly Holder[],
   known: readonly Certificate[],
-  options: AuthorityFollowing,
+  options: WorkerHost,
 ): Promise<'current' | 'followed'> {
-  const { store, lockDir, clock, log, signal } = options;
-  const lock = await lockHost({
-    lockDir,
-    directories: fileDirectories(behind.map(({ location }) => location)),
-    once: true,
-    clock,
-    signal,
+  const { store, clock, log, signal } = options;
+  const locations = behind.map(({ location }) => location);
+  const hasWritten = await replaceLocked(locations, options, async (location) => {
+    const present = await holderAt(location, store, signal);
+    const next = present && followedBy(present.certificates, known, clock.now());
+    if (present === undefined || next === undefined) return undefined;
+    const [{ facts }] = next as [Certificate];
+    return {
+      entries: { [present.entry]: Buffer.from(next.map(({ pem }) => pem).join('')) },
+      seen: present.found,
+      onWritten: () =>
+        log.info('authority.followed', { path: pathOf(location), notAfter: facts.notAfter.toISOString() }),
+    };
   });
-  let outcome: 'current' | 'followed' = 'current';
-  try {
-    for (const { location } of behind) {
-      const present = await holderAt(location, store, signal);
-      const next = present && followedBy(present.certificates, known, clock.now());
-      if (present === undefined || next === undefined) continue; // another run was faster
-      await lock.confirm();
-      const entries = { [present.entry]: Buffer.from(next.map(({ pem }) => pem).join('')) };
-      if ((await writeNoted(location, { entries, annotations: {} }, present.found, options)) === 'conflict') {
-        throw cannotFollow(present, 'it has just been changed; run it again', 'WriteFailed');
-      }
-      outcome = 'followed';
-      const [{ facts }] = next as [Certificate];
-      log.info('authority.followed', { path: pathOf(location), notAfter: facts.notAfter.toISOString() });
-    }
-    return outcome;
-  } finally {
-    await lock.release();
-  }
+  return hasWritten ? 'followed' : 'current';
 }

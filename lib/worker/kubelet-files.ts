@@ -1,12 +1,19 @@
-// Files in which a worker's kubelet has its certificate, its key and the CAs, by kubelet.conf and its configuration.
-import { dirname, resolve } from 'node:path';
+// Files in which a worker's kubelet has its certificate, its key and the CAs, by kubelet.conf and its configuration, and
+// the way in which they are replaced.
+import { dirname, join, resolve } from 'node:path';
+import type { Clock } from '../clock.ts';
+import type { ToolConfig } from '../config/load.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
+import { lockHost } from '../host/sole-writer.ts';
+import { allDirectories } from '../inventory/located.ts';
 import type { DiskLocation } from '../inventory/model.ts';
-import { pathOf } from '../inventory/places.ts';
+import { fileDirectories, pathOf } from '../inventory/places.ts';
 import { readKubeconfigView } from '../kubeconfig/document.ts';
+import type { Log } from '../log.ts';
 import { realFile } from '../store/shared-files.ts';
+import { type Entries, locationText, type Seen, type Store } from '../store/store.ts';
 import { isMapping, yamlMapping, yamlText } from '../yaml.ts';
 import { byHandAdvice } from './expiry.ts';
 
@@ -17,6 +24,63 @@ export interface KubeletFiles {
   readonly kubeletConfig: string;
   /** Path at which kubeadm puts the CA of the kubelet's clients. Absolute. */
   readonly usualAuthority: string;
+}
+
+/** A run on a worker. */
+export interface WorkerHost extends KubeletFiles {
+  /** The files of this host. */
+  readonly store: Store;
+  readonly lockDir: string;
+  /** Time to wait for the API server, the approver and the signer together. */
+  readonly waitMs: number;
+  /** Only reports whether there is something to do. */
+  readonly dryRun: boolean;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+}
+
+export function kubeletFiles({ inventory, environment }: Pick<ToolConfig, 'inventory' | 'environment'>): KubeletFiles {
+  const { kubernetesDir = '', pkiDir = '', kubeletDir = '' } = allDirectories(inventory, environment.directories ?? {});
+  return {
+    kubeletConf: join(kubernetesDir, 'kubelet.conf'),
+    kubeletConfig: join(kubeletDir, 'config.yaml'),
+    usualAuthority: join(pkiDir, 'ca.crt'),
+  };
+}
+
+interface Replacement {
+  readonly entries: Entries;
+  readonly seen: Seen;
+  readonly onWritten?: () => void;
+}
+
+/**
+ * Writes the replacement of each file as it is once the lock is held; undefined where another run was faster. Returns
+ * whether any was written. Throws WriteFailed.
+ */
+export async function replaceLocked(
+  locations: readonly DiskLocation[],
+  { store, lockDir, clock, signal }: WorkerHost,
+  replacementOf: (location: DiskLocation) => Promise<Replacement | undefined>,
+): Promise<boolean> {
+  const lock = await lockHost({ lockDir, directories: fileDirectories(locations), once: true, clock, signal });
+  let hasWritten = false;
+  try {
+    for (const location of locations) {
+      const next = await replacementOf(location);
+      if (next === undefined) continue;
+      await lock.confirm();
+      const outcome = await store.write(location, { entries: next.entries, annotations: {} }, next.seen, signal);
+      const message = `Cannot renew ${locationText(location)}: it has just been changed; run it again`;
+      if (outcome === 'conflict') throw new RecoveryError('WriteFailed', message);
+      hasWritten = true;
+      next.onWritten?.();
+    }
+    return hasWritten;
+  } finally {
+    await lock.release();
+  }
 }
 
 /** Location of the kubelet's certificate and key. Throws ConfigInvalid, ReadFailed. */

@@ -2,39 +2,23 @@
 // Nothing is requested while it is valid. The lock is held for the write alone: a run that waits for the API blocks no
 // other run.
 import { join } from 'node:path';
-import type { Clock } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
-import { RecoveryError } from '../errors.ts';
-import { lockHost } from '../host/sole-writer.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
-import { fileDirectories, pathOf } from '../inventory/places.ts';
+import { pathOf } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import type { Log } from '../log.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { datedBeside } from '../store/dated-files.ts';
 import { type Entries, type Found, type Store, verifyMaterial } from '../store/store.ts';
 import { askForCertificate } from './ask.ts';
 import { expiredAt } from './expiry.ts';
 import type { ConnectAs } from './issued.ts';
-import { kubeletIdentity } from './kubelet-files.ts';
-import { writeNoted } from './kubelet-restart.ts';
+import { kubeletIdentity, replaceLocked, type WorkerHost } from './kubelet-files.ts';
 
-export interface WorkerRenewal {
-  /** Kubeconfig of the kubelet: it names its certificate, the API server and its CA. Absolute path. */
-  readonly kubeletConf: string;
-  /** The files of this host. */
-  readonly store: Store;
-  readonly lockDir: string;
+export interface WorkerRenewal extends WorkerHost {
   /** Sends nothing yet. */
   readonly connect: () => Promise<{ readonly connection: KubeConnection; readonly account: string | undefined }>;
   readonly connectAs: ConnectAs;
-  readonly waitMs: number;
-  /** Only reports whether there is something to do. */
-  readonly dryRun: boolean;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
 }
 
 /**
@@ -99,29 +83,18 @@ async function earlierPair(
   return undefined;
 }
 
-/**
- * `next`: entries made from the material present once the lock is held; undefined where another run was faster. Throws
- * WriteFailed.
- */
+/** `next`: entries made from the material present once the lock is held; undefined where another run was faster. */
 async function publish(
   location: DiskLocation,
   options: WorkerRenewal,
   next: (present: Present) => Entries | undefined,
 ): Promise<'valid' | 'renewed'> {
-  const { lockDir, clock, signal } = options;
-  const lock = await lockHost({ lockDir, directories: fileDirectories([location]), once: true, clock, signal });
-  try {
+  const hasWritten = await replaceLocked([location], options, async () => {
     const present = await lookAt(location, options);
     const entries = next(present);
-    if (entries === undefined) return 'valid';
-    await lock.confirm();
-    const outcome = await writeNoted(location, { entries, annotations: {} }, present.found ?? 'absent', options);
-    if (outcome === 'written') return 'renewed';
-    const problem = `"${pathOf(location)}" has just been changed; run it again`;
-    throw new RecoveryError('WriteFailed', `Cannot renew the kubelet's certificate: ${problem}`);
-  } finally {
-    await lock.release();
-  }
+    return entries && { entries, seen: present.found ?? 'absent' };
+  });
+  return hasWritten ? 'renewed' : 'valid';
 }
 
 /** Writes an earlier pair that is still valid in place of a lost file. */

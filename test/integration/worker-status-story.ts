@@ -3,7 +3,11 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { initWorkerCommand } from '../../cmd/init-worker.ts';
-import { workerStatus } from '../../cmd/status-worker.ts';
+import { exitOfWorker } from '../../cmd/exit-codes.ts';
+import { configInput } from '../../cmd/read-config.ts';
+import { parseToolConfig } from '../../lib/config/load.ts';
+import { workerStatus } from '../../lib/run/worker-status.ts';
+import { renderWorkerStatus } from '../../lib/status/print-worker.ts';
 import type { Worker } from '../support/cluster/worker-machine.ts';
 
 interface World {
@@ -45,9 +49,9 @@ export function statusStory({ create, cli }: World): void {
 
     it('says that it is armed, and that the program would ask', async () => {
       const worker = await joined('armed', new Date(Date.now() - hour));
-      const [said, unitDirectory] = [[] as string[], join(worker.root, 'systemd')];
+      const unitDirectory = join(worker.root, 'systemd');
       const signal = AbortSignal.timeout(60_000);
-      const stdout = { write: (text: string) => said.push(text) };
+      const stdout = { write: () => undefined };
       const io = { argv: [], env: {}, cwd: worker.root, stdout, stderr: stdout, signal };
       const [config, workerTokenFile] = [join(worker.root, 'recovery.yaml'), join(worker.root, 'token')];
       const line = { config, executable: '/bin/true', workerTokenFile };
@@ -62,17 +66,12 @@ export function statusStory({ create, cli }: World): void {
       expect(
         await initWorkerCommand({ ...line, out: join(worker.root, 'own') }, io, { systemctl, unitDirectory }),
       ).toBe(0);
-      const kubernetesDir = join(worker.root, 'etc');
-      const directories = { kubernetesDir, pkiDir: join(kubernetesDir, 'pki'), kubeletDir: worker.root };
-      said.length = 0;
-      expect(await workerStatus({ directories, output: 'table', unitDirectory }, io)).toBe(3);
-      expect(said.join('')).toContain(
-        'this worker puts it right by itself, at the latest before the kubelet starts again',
-      );
-      expect(said.join('')).toContain(
-        'Armed: an expired certificate is asked for anew before each start of the kubelet',
-      );
-      expect(said.join('')).not.toContain('Notes:');
+      const seen = await workerStatus(parseToolConfig(configInput({ config }, io)), { unitDirectory, signal });
+      expect(exitOfWorker(seen)).toBe(3);
+      const report = renderWorkerStatus(seen, 'table');
+      expect(report).toContain('this worker puts it right by itself, at the latest before the kubelet starts again');
+      expect(report).toContain('Armed: an expired certificate is asked for anew before each start of the kubelet');
+      expect(report).not.toContain('Notes:');
     });
 
     it('says so on a machine that is neither', async () => {

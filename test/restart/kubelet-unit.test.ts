@@ -1,10 +1,12 @@
-// The note that the kubelet has read something else: left by a write, taken back where none came about.
+// The marker of the kubelet of a worker: left by a write, taken back where none came about.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RunState } from '../../lib/host/state.ts';
-import { judgeNote, writeNoted } from '../../lib/worker/kubelet-restart.ts';
+import { judgeUnit } from '../../lib/restart/kubelet-unit.ts';
+import { Markers } from '../../lib/restart/markers.ts';
+import { markingKubelet } from '../../lib/run/worker-run.ts';
 
 let lockDir: string;
 beforeEach(async () => {
@@ -14,21 +16,22 @@ afterEach(() => rm(lockDir, { recursive: true }));
 
 const empty = { entries: {}, annotations: {} };
 const found = { ...empty, version: 'first' };
-const isNoted = async (): Promise<boolean> =>
-  (await new RunState(lockDir).look('worker-restart-kubelet', (value) => value)) !== undefined;
+const markersOf = (): Markers => new Markers({ state: new RunState(lockDir), onFailed: () => undefined });
+const isMarked = async (): Promise<boolean> => (await markersOf().look('kubelet')) !== undefined;
 
 /** `there`: the version that lies there afterwards. */
 function write(outcome: 'written' | 'conflict' | Error, there = 'first'): Promise<unknown> {
   const store = {
     read: async () => ({ ...empty, version: there }),
     write: async () => {
-      expect(await isNoted()).toBe(true);
+      expect(await isMarked()).toBe(true);
       if (outcome instanceof Error) throw outcome;
       return outcome;
     },
   };
-  const noting = { store, lockDir, signal: AbortSignal.timeout(10_000) };
-  return writeNoted({ kind: 'pemFile', file: '/ca.crt' }, empty, found, noting).catch(String);
+  return markingKubelet(store, markersOf(), '/etc/kubernetes/kubelet.conf')
+    .write({ kind: 'pemFile', file: '/ca.crt' }, empty, found, AbortSignal.timeout(10_000))
+    .catch(String);
 }
 
 it.each([
@@ -38,23 +41,23 @@ it.each([
   ['stays after a write that failed when the file was there', new Error('no sync'), 'second', true],
 ] as const)('%s', async (_, outcome, there, stays) => {
   await write(outcome, there);
-  expect(await isNoted()).toBe(stays);
+  expect(await isMarked()).toBe(stays);
 });
 
 it('that an earlier run has left stays, whatever this one does', async () => {
   await write('written', 'second');
   await write(new Error('no space'));
-  expect(await isNoted()).toBe(true);
+  expect(await isMarked()).toBe(true);
 });
 
-describe('judgeNote()', () => {
+describe('judgeUnit()', () => {
   it.each(['active/running', 'activating/auto-restart', 'failed/failed', 'activating/auto-restart-queued'])(
     '%s has read, or will not read soon: restarted by a run that does so, and kept for it by another',
-    (state) => expect([judgeNote(state, true), judgeNote(state, false)]).toEqual(['restart', 'keep']),
+    (state) => expect([judgeUnit(state, true), judgeUnit(state, false)]).toEqual(['restart', 'keep']),
   );
   it.each(['activating/start-pre', 'inactive/dead', 'deactivating/stop-sigterm'])(
     '%s reads the new one, or was stopped',
-    (state) => expect([judgeNote(state, true), judgeNote(state, false)]).toEqual(['forget', 'forget']),
+    (state) => expect([judgeUnit(state, true), judgeUnit(state, false)]).toEqual(['forget', 'forget']),
   );
-  it('is kept where systemd does not answer', () => expect(judgeNote(undefined, true)).toBe('keep'));
+  it('is kept where systemd does not answer', () => expect(judgeUnit(undefined, true)).toBe('keep'));
 });
