@@ -149,6 +149,7 @@ export const bounds = {
   health: {
     what: 'requests at the health port',
     writers: 'who reaches it',
-    most: { connections: 64 },
+    // A probe has some hundred bytes, and a scrape of Prometheus. One request of each connection is answered.
+    most: { connections: 64, bytes: 8 * kibi },
   },
 } as const satisfies Readonly<Record<string, Bound>>;
