@@ -102,13 +102,14 @@ export const bounds = {
     what: 'a kubeconfig, a manifest',
     writers: 'who may write the file or the object',
     // Parsing takes some ten microseconds for each character that may begin a value: at the limit it takes 50 ms. A
-    // manifest has hundreds, a kubeconfig of many clusters a thousand; an object of the API holds 1 MiB.
-    most: { values: 3000, characters: mebi, levels: 500 },
+    // manifest has hundreds, a kubeconfig of many clusters a thousand. Some readers look at a text several times, which
+    // takes 50 ms for 1 MiB; the certificates of eighty clusters have half of that.
+    most: { values: 3000, characters: 512 * kibi, levels: 500 },
   },
   configuration: {
-    what: 'the configuration',
+    what: 'the configuration, the kubeconfig of a mode',
     writers: 'root',
-    // An inventory of hundreds of entries, addresses of thousands of nodes.
+    // An inventory of hundreds of entries, addresses of thousands of nodes, an administrator's kubeconfig.
     most: { values: 60_000, characters: 4 * mebi },
   },
   pem: {
