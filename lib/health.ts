@@ -10,7 +10,7 @@ import { errorText, isCode, RecoveryError, systemCode } from './errors.ts';
 import { type Log, withoutPem } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import { backoffMs } from './retry.ts';
-import { type Answer, answerOne, type Asked } from './single-request.ts';
+import { type Answer, answerOne, type SingleRequest } from './single-request.ts';
 
 export interface CheckState {
   readonly ok: boolean;
@@ -159,7 +159,7 @@ function listen(server: Server, address: Address): Promise<void> {
   });
 }
 
-async function answer({ method, target }: Asked, { health, metrics }: HealthServerOptions): Promise<Answer> {
+async function answer({ method, target }: SingleRequest, { health, metrics }: HealthServerOptions): Promise<Answer> {
   const [path = '', query] = target.split('?', 2);
   const page = path.slice(1);
   const isMetrics = page === 'metrics' && metrics !== undefined;

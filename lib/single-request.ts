@@ -7,7 +7,7 @@ import { bounds } from './bounds.ts';
 import type { Clock } from './clock.ts';
 import { errorText } from './errors.ts';
 
-export interface Asked {
+export interface SingleRequest {
   readonly method: string;
   /** Path with query, as sent. */
   readonly target: string;
@@ -20,7 +20,7 @@ export interface Answer {
   readonly allow?: string;
 }
 
-type Answering = (asked: Asked) => Promise<Answer>;
+type Answering = (asked: SingleRequest) => Promise<Answer>;
 
 /** Time of a connection, from its start to its end: an answer takes milliseconds. */
 const longestMs = 5000;
@@ -62,7 +62,7 @@ const requestLine = /^(?<method>[A-Z]+) (?<target>\S+) HTTP\/1\.(?<minor>[01])\r
 const hostLine = /\nhost:/i;
 
 /** The request, or the answer to what is none. RFC 9112, 3.2: without a Host only HTTP/1.0 is answered. */
-function parseHeader(text: string): Asked | Answer {
+function parseHeader(text: string): SingleRequest | Answer {
   const end = headerEnd.exec(text)?.index;
   if (end === undefined) return { status: 431, body: 'header too large\n' };
   const { method, target, minor } = requestLine.exec(text)?.groups ?? {};
