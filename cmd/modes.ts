@@ -6,8 +6,8 @@ import { requesterOf } from '../lib/bootstrap-identity.ts';
 import type { Config } from '../lib/config/load.ts';
 import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
 import { Health, keepServingHealth } from '../lib/health.ts';
-import { isNews } from '../lib/host/notes.ts';
 import { requireOwnLock } from '../lib/host/own-user.ts';
+import { RunState } from '../lib/host/state.ts';
 import { isFile } from '../lib/inventory/places.ts';
 import { readBy } from '../lib/inventory/resolve.ts';
 import { Breakers } from '../lib/kube/circuit-breaker.ts';
@@ -75,7 +75,7 @@ export async function runModes(
 function newsOf({ modes, once, dryRun }: Config, { isOfUnit, clock }: Pick<Runtime, 'isOfUnit' | 'clock'>) {
   const lockDir = modes.flatMap((mode) => (mode.mode === 'regen' ? [mode.lockDir] : []))[0];
   if (lockDir === undefined || !once || dryRun || isOfUnit !== true) return undefined;
-  return (text: string): Promise<boolean> => isNews(lockDir, 'discovery', text, clock.now());
+  return (text: string): Promise<boolean> => new RunState(lockDir).isNews('discovery', text, clock.now());
 }
 
 /** Longest wait of a stopping mode for the tasks of its connection: reading its files and sending Events. */

@@ -8,7 +8,7 @@ import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
 import { suggestion, type Problem } from '../lib/problems.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
 import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
-import { bootId } from '../lib/host/proc.ts';
+import { RunState } from '../lib/host/state.ts';
 import { requireReadable } from '../lib/host/own-user.ts';
 import { nextCommand } from '../lib/next-command.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
@@ -69,7 +69,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   });
   try {
     await allow(); // under the lock: no other run of ours may renew between the check and the write
-    const markers = new Markers({ directory: lockDir, boot: bootId(), onFailed: tell });
+    const markers = new Markers({ state: new RunState(lockDir), onFailed: tell });
     const asItWas = wanted.unusable !== undefined;
     const marking = { resolved, markers, options: { ...options, asItWas }, signal: io.signal };
     await lock.confirm();

@@ -12,7 +12,7 @@ import { withInstalled } from '../lib/install/installed-flags.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
 import { isWorker, requireNode } from '../lib/install/worker-host.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
-import { bootId } from '../lib/host/proc.ts';
+import { RunState } from '../lib/host/state.ts';
 import { finderOf } from '../lib/inventory/finders.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
 import { isFile } from '../lib/inventory/places.ts';
@@ -164,11 +164,11 @@ async function sourcesToAsk(config: ToolConfig, io: Io) {
 /** Processes that run with former files; none where processes and notes are unreadable. */
 async function runningHere(resolved: Resolved, { lockDir }: ToolConfig) {
   if (process.getuid?.() !== 0) return {};
-  const notes = { directory: lockDir, boot: bootId(), onFailed: () => undefined };
-  const [components, markers] = [componentsOf(resolved), new Markers(notes)];
+  const state = new RunState(lockDir);
+  const [components, markers] = [componentsOf(resolved), new Markers({ state, onFailed: () => undefined })];
   return {
     stale: await waitingServices(components, markers),
-    former: await formerHere({ components, resolved, notes, markers, clock: systemClock }),
+    former: await formerHere({ components, resolved, state, markers, clock: systemClock }),
   };
 }
 

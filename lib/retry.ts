@@ -25,14 +25,21 @@ interface Patience {
 }
 
 /** Result of `look`; undefined when there is none in time, or when the signal aborts. */
-export async function poll<T>(
+export const poll = <T>(
   look: () => T | undefined | Promise<T | undefined>,
+  patience: Patience,
+): Promise<T | undefined> => pollUntil(look, (found) => found !== undefined, patience);
+
+/** First result of `look` that `isFinal`; the last one when there is none in time, or when the signal aborts. */
+export async function pollUntil<T>(
+  look: () => T | Promise<T>,
+  isFinal: (found: T) => boolean,
   { forMs, everyMs, clock, signal }: Patience,
-): Promise<T | undefined> {
+): Promise<T> {
   const until = steadyMs(clock) + forMs;
   for (;;) {
     const found = await look();
-    if (found !== undefined || signal.aborted || steadyMs(clock) >= until) return found;
+    if (isFinal(found) || signal.aborted || steadyMs(clock) >= until) return found;
     await clock.sleep(everyMs, signal);
   }
 }

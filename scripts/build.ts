@@ -6,6 +6,7 @@ import { chmod, copyFile, cp, link, mkdir, readFile, rm, writeFile } from 'node:
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
+import { checkedPreset, presetNames } from '../lib/inventory/preset.ts';
 import { stampOf } from './build-stamp.ts';
 import { thirdPartyNotices } from './notices.ts';
 
@@ -80,6 +81,7 @@ await cp(`${root}lib/inventory/presets`, `${app}/presets`, {
   recursive: true,
   filter: (from) => !/\.(?!yaml$)\w+$/.test(from),
 });
+for (const name of presetNames()) await writeFile(`${app}/presets/${name}.json`, JSON.stringify(checkedPreset(name)));
 const bundled = Object.keys(metafile.inputs).map((path) => resolve(path));
 await writeFile(`${app}/THIRD-PARTY-NOTICES`, await thirdPartyNotices(bundled));
 await writeFile(`${root}dist/kube-cert-recovery`, await launcher());

@@ -15,6 +15,7 @@ import { readBy } from '../inventory/resolve.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import type { Pod } from '../kube/received.ts';
 import type { AdoptionRecord } from './record.ts';
 import { containerName } from '../install/own-container.ts';
 import { digestOf, type PodAddition, type PodManifest } from './static-pods.ts';
@@ -63,20 +64,7 @@ async function lookAtPod(addition: PodAddition, look: AdoptedLook): Promise<PodS
 }
 
 /** Mirror pod: a static pod as the kubelet shows it in the API. */
-export interface MirrorPod {
-  readonly metadata?: { readonly annotations?: Readonly<Record<string, string>> };
-  readonly spec?: PodManifest['spec'];
-  readonly status?: {
-    readonly containerStatuses?: readonly {
-      readonly name: string;
-      readonly ready: boolean;
-      readonly state?: {
-        readonly waiting?: { readonly reason?: string };
-        readonly terminated?: { readonly reason?: string };
-      };
-    }[];
-  };
-}
+export type MirrorPod = Omit<Pod, 'spec'> & Partial<Pick<PodManifest, 'spec'>>;
 
 export function readMirrorPod(api: Api, pod: StaticPod, nodeName: string): Promise<MirrorPod | undefined> {
   return getIfPresent<MirrorPod>(api, `/api/v1/namespaces/kube-system/pods/${pod}-${nodeName}`);

@@ -8,6 +8,7 @@ import type { Api } from '../install/apply.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import type { DiskLocation, Endpoints, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import type { PodList } from '../kube/received.ts';
 import { serverAddress } from '../address.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { createDiskStore } from '../store/disk-store.ts';
@@ -123,19 +124,12 @@ export async function readAuthorities(resolved: Resolved, pkiDir: string): Promi
 // Names by which clients reach the API servers of a kubeadm cluster: those in the certificate served now, and those of
 // the control planes that the API lists. The one certificate that all API servers will share holds all of them.
 
-interface PodList {
-  readonly items?: readonly {
-    readonly spec?: { readonly nodeName?: string };
-    readonly status?: { readonly hostIP?: string };
-  }[];
-}
-
 /** Node names and addresses of every control plane whose kube-apiserver is a static pod made by kubeadm. */
 export async function controlPlaneNames({ connection, signal }: Api): Promise<readonly string[]> {
   const selector = encodeURIComponent('component=kube-apiserver,tier=control-plane');
   const path = `/api/v1/namespaces/kube-system/pods?labelSelector=${selector}`;
-  const { items = [] } = await connection.request<PodList>({ method: 'GET', path, signal });
-  return items.flatMap(({ spec, status }) => [spec?.nodeName ?? [], status?.hostIP ?? []].flat());
+  const { items } = await connection.request<PodList>({ method: 'GET', path, signal });
+  return (items ?? []).flatMap(({ spec, status }) => [spec?.nodeName ?? [], status?.hostIP ?? []].flat());
 }
 
 /** Names in the certificate that kubeadm made for kube-apiserver; none where the file is absent. */

@@ -4,16 +4,14 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { attempt, realDisk } from '../disk/disk.ts';
-import { replaceFile } from '../disk/files.ts';
 import { isCode } from '../errors.ts';
 import { type StaticPod, staticPods } from '../components.ts';
 import type { Api } from '../install/apply.ts';
-import { readIfPresent } from '../install/existing-files.ts';
 import { machineLeaseSeconds } from '../restart/decide.ts';
 import { MachineLease } from '../restart/machine-lease.ts';
 import { acquireLock, type Lock } from '../host/lock.ts';
 import { refuseBesideKubeadm } from '../host/sole-writer.ts';
+import { RunState } from '../host/state.ts';
 import { digestOf, type PodAddition } from './static-pods.ts';
 import { defaultLockDir } from '../well-known.ts';
 import { retry } from '../retry.ts';
@@ -29,9 +27,10 @@ export interface ManifestsLocking {
   readonly clock: Clock;
 }
 
-export function manifestsLockDirectory(lockDir: string): string {
-  return join(lockDir, 'manifests');
-}
+const manifestsLockDirectory = (lockDir: string): string => join(lockDir, 'manifests');
+
+/** Values that lie next to the lock until the machine reboots. */
+export const manifestsState = (lockDir: string): RunState => new RunState(manifestsLockDirectory(lockDir));
 
 /** Throws AlreadyRunning while kubeadm runs or another process changes manifests, WriteFailed, and errors of `work`. */
 export async function withManifestsLock<T>(
@@ -62,30 +61,22 @@ interface Repair {
   readonly before: Buffer;
 }
 
-/** Whether exactly this repair is noted as failed. Throws ReadFailed. */
+/** Whether exactly this repair is noted as failed. Never rejects. */
 export async function hasFailed(lockDir: string, repair: Repair): Promise<boolean> {
-  const noted = await readIfPresent(notePath(lockDir, repair.addition.pod), 'note');
-  return noted?.toString('utf8') === noteOf(repair);
+  const noted = await manifestsState(lockDir).getText(noteName(repair.addition.pod));
+  return noted?.value === noteOf(repair);
 }
 
 /** Needs the lock. Throws WriteFailed. */
-export async function noteFailure(lockDir: string, repair: Repair): Promise<void> {
-  const path = notePath(lockDir, repair.addition.pod);
-  await replaceFile({ path, content: noteOf(repair), mode: 0o600, what: 'note' });
-}
+export const noteFailure = (lockDir: string, repair: Repair): Promise<void> =>
+  manifestsState(lockDir).set(noteName(repair.addition.pod), noteOf(repair));
 
 /** Removes the notes of pods that run now. Needs the lock. Throws WriteFailed. */
 export async function forgetFailures(lockDir: string, pods: readonly StaticPod[] = staticPods): Promise<void> {
-  for (const pod of pods) {
-    const path = notePath(lockDir, pod);
-    const removing = { code: 'WriteFailed', action: 'remove', what: `note "${path}"`, directory: lockDir } as const;
-    await attempt(removing, () => realDisk.rm(path, { force: true }));
-  }
+  for (const pod of pods) await manifestsState(lockDir).remove(noteName(pod));
 }
 
-function notePath(lockDir: string, pod: StaticPod): string {
-  return join(manifestsLockDirectory(lockDir), `${pod}.failed`);
-}
+const noteName = (pod: StaticPod): string => `${pod}.failed`;
 
 function noteOf({ addition, before }: Repair): string {
   return createHash('sha256').update(before).update(digestOf(addition)).digest('hex');
@@ -101,7 +92,7 @@ export interface RestartLeaseWait {
   /** Longest wait for the Lease; 0: none. Default: until the Lease of a dead machine has expired. */
   readonly leaseTimeoutMs?: number;
   /** See MachineLease. */
-  readonly leaseSeenFile?: string;
+  readonly leaseState?: RunState;
   /** Called once when the Lease is not free. */
   readonly print?: (line: string) => void;
 }
@@ -113,8 +104,8 @@ const giveBackMs = 60_000;
 
 /** Throws KubeConflict when another machine still holds the Lease, errors of the connection, and errors of `work`. */
 export async function withRestartLease<T>(restarting: RestartLeaseWait, work: () => Promise<T>): Promise<T> {
-  const { api, nodeName: holder, clock, leaseSeenFile: seenFile, leaseTimeoutMs = longestLeaseMs, print } = restarting;
-  const lease = new MachineLease({ ...api, holder, clock, seenFile });
+  const { api, nodeName: holder, clock, leaseState: state, leaseTimeoutMs = longestLeaseMs, print } = restarting;
+  const lease = new MachineLease({ ...api, holder, clock, state });
   let waits = false;
   const isHeld = (err: unknown): boolean => {
     if (!isCode(err, 'KubeConflict')) return false;

@@ -10,7 +10,7 @@
 // that does not come up gets its former manifest back, and is tried again only when that manifest, the record or the
 // boot changes; the other pods would get the same image and request the same API, so they are not tried either.
 import { access } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { basename } from 'node:path';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import { flagArguments } from '../install/component-flags.ts';
 import { readIfPresent } from '../install/existing-files.ts';
@@ -24,7 +24,7 @@ import { requireKubeadmFlags } from './guard.ts';
 import {
   forgetFailures,
   hasFailed,
-  manifestsLockDirectory,
+  manifestsState,
   type ManifestsLocking,
   noteFailure,
   withManifestsLock,
@@ -161,7 +161,7 @@ async function repairOne(drift: Drift, repairing: Repairing): Promise<void> {
       api: { connection, signal },
       // The timer's next run requests the Lease again, and must know since when this run has waited.
       leaseTimeoutMs: 0,
-      leaseSeenFile: join(manifestsLockDirectory(lockDir), 'kube-apiserver-restart.seen'),
+      leaseState: manifestsState(lockDir),
       timeoutMs,
       clock,
       lock,

@@ -10,6 +10,7 @@ import { podContainers } from '../install/accounts.ts';
 import type { Lock } from '../host/lock.ts';
 import { digestAnnotation } from '../install/install-record.ts';
 import { editManifest } from '../restart/manifest.ts';
+import { pollUntil } from '../retry.ts';
 import { parseYaml, toYaml } from '../yaml.ts';
 import { askReady, type MirrorPod, readMirrorPod } from './container-state.ts';
 import type { KubeadmDirectories } from './kubeadm-files.ts';
@@ -131,22 +132,21 @@ async function untilItRuns(
       return { missing: errorText(err) }; // while kube-apiserver itself restarts
     }
   };
-  const deadline = clock.now().getTime() + timeoutMs;
-  let missing = 'it was not looked at';
   let lastWithImage = clock.now().getTime();
-  while (clock.now().getTime() < deadline && !api.signal.aborted) {
+  const check = async (): Promise<{ readonly missing?: string; readonly isFinal?: boolean }> => {
     const { missing: found, image } = await look();
     const now = clock.now().getTime();
     if (image === undefined) lastWithImage = now;
-    else if (neverPulled.includes(image) || now - lastWithImage >= pullTimeoutMs) return imageMissing(manifest, image);
+    else if (neverPulled.includes(image) || now - lastWithImage >= pullTimeoutMs)
+      return { missing: imageMissing(manifest, image), isFinal: true };
     // While the kubelet still runs the former pod, the former container answers on this port.
     const own =
       found === undefined && runsOurs(manifest) ? await askReady(podContainers[pod].healthPort, api.signal) : undefined;
-    if (found === undefined && own === undefined) return undefined;
-    missing = found ?? `its container "${containerName}" runs, but is not ready: ${own ?? ''}`;
-    await clock.sleep(pollMs, api.signal);
-  }
-  return missing;
+    if (found === undefined && own === undefined) return { isFinal: true };
+    return { missing: found ?? `its container "${containerName}" runs, but is not ready: ${own ?? ''}` };
+  };
+  const patience = { forMs: timeoutMs, everyMs: pollMs, clock, signal: api.signal };
+  return (await pollUntil(check, ({ isFinal = false }) => isFinal, patience)).missing;
 }
 
 /** The kubelet's hash of the whole manifest that it runs (pkg/kubelet/config/common.go, applyDefaults). */
@@ -177,10 +177,10 @@ function waitsFor({ status }: MirrorPod): Look {
   const waiting = containers.filter(({ ready }) => !ready);
   if (containers.length > 0 && waiting.length === 0) return { missing: undefined };
   if (waiting.length === 0) return { missing: 'its containers have not started' };
-  const image = waiting.find(({ name }) => name === containerName)?.state?.waiting?.reason;
+  const image = waiting.find(({ name }) => name === containerName)?.state?.waiting?.reason ?? '';
   return {
     missing: `not ready: ${waiting.map(({ name }) => name).join(', ')}`,
-    ...(image !== undefined && [...neverPulled, ...notPulled].includes(image) && { image }),
+    ...([...neverPulled, ...notPulled].includes(image) && { image }),
   };
 }
 

@@ -10,20 +10,12 @@ import { RecoveryError, systemCode } from '../errors.ts';
 import { checkedHostname } from '../inventory/values.ts';
 import { list } from '../kube/list.ts';
 import type { WatchStatus } from '../kube/list-watch.ts';
+import type { NodeObject } from '../kube/received.ts';
 import { collectionPath } from '../kube/resources.ts';
 import { parseYaml, yamlText } from '../yaml.ts';
 import type { SourceAnswer } from './addresses.ts';
 import type { AskedName } from './serving-request.ts';
 import type { ApproverOptions } from './settings.ts';
-
-/** Fields of a Node that are read. */
-export interface NodeObject {
-  readonly metadata?: { readonly name?: string; readonly labels?: Readonly<Record<string, string>> | null };
-  readonly status?: {
-    readonly addresses?: readonly { readonly type?: string; readonly address?: string }[] | null;
-    readonly daemonEndpoints?: { readonly kubeletEndpoint?: { readonly Port?: number } };
-  };
-}
 
 export interface AddressQuestion {
   readonly node: string;

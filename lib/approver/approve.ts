@@ -3,7 +3,7 @@
 import { isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { resourcePath, typeMeta } from '../kube/resources.ts';
-import { type Condition, type SigningRequest } from './request.ts';
+import type { SigningRequest } from './request.ts';
 
 /** Reason of the condition, by which this approver recognises its own approvals. */
 const approvalReason = 'KubeCertRecovery';
@@ -25,7 +25,7 @@ export async function approve(options: ApproveOptions): Promise<'approved' | 'co
   const { connection, request, message, now, signal } = options;
   const { name } = request.metadata;
   const at = now.toISOString().replace(/\.\d+Z$/, 'Z'); // metav1.Time
-  const condition: Condition = {
+  const condition = {
     type: 'Approved',
     status: 'True',
     reason: approvalReason,

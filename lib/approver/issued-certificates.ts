@@ -6,6 +6,7 @@ import { issuedCertificatesName } from '../bootstrap-identity.ts';
 import { steadyMs } from '../clock.ts';
 import { errorText, RecoveryError } from '../errors.ts';
 import { getIfPresent } from '../kube/objects.ts';
+import type { NodeObject } from '../kube/received.ts';
 import { resourcePath } from '../kube/resources.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import { type RecordAccess, type Recorded, RecordObject, recordedEntry } from './record-object.ts';
@@ -223,7 +224,7 @@ export class IssuedCertificates {
     for (const one of some) if (this.#pending.get(one.node) === one) this.#pending.delete(one.node);
   }
 
-  #node(name: string): Promise<{ readonly metadata?: { readonly uid?: string } } | undefined> {
+  #node(name: string): Promise<NodeObject | undefined> {
     return getIfPresent(this.#options, resourcePath('Node', { name }));
   }
 }

@@ -6,6 +6,7 @@ import { errorText, isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { list } from '../kube/list.ts';
 import { listWatch } from '../kube/list-watch.ts';
+import type { ReceivedObject } from '../kube/received.ts';
 import { backoffMs } from '../retry.ts';
 import type { SourceAnswer } from './addresses.ts';
 import {
@@ -17,8 +18,7 @@ import {
   type SourceOptions,
 } from './address-sources.ts';
 
-interface MachineObject {
-  readonly metadata?: { readonly namespace?: string; readonly name?: string; readonly deletionTimestamp?: string };
+interface MachineObject extends ReceivedObject {
   readonly status?: {
     readonly nodeRef?: { readonly name?: string } | null;
     readonly addresses?: readonly { readonly address?: string }[] | null;

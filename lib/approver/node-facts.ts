@@ -8,6 +8,7 @@ import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
 import { type Lease, leasePath } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import { getIfPresent } from '../kube/objects.ts';
+import type { NodeObject } from '../kube/received.ts';
 import { resourcePath } from '../kube/resources.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
@@ -89,17 +90,6 @@ function heartbeatOf(object: NodeObject | undefined): Date | undefined {
 function dateOf(text: string | null | undefined): Date | undefined {
   const ms = Date.parse(text ?? '');
   return Number.isNaN(ms) ? undefined : new Date(ms);
-}
-
-interface NodeObject {
-  readonly metadata?: { readonly creationTimestamp?: string; readonly uid?: string };
-  readonly status?: {
-    readonly conditions?: readonly {
-      readonly type: string;
-      readonly reason?: string;
-      readonly lastHeartbeatTime?: string | null;
-    }[];
-  };
 }
 
 /** Errors of a file that no kubelet could use either. */

@@ -6,6 +6,7 @@
 import { bounds } from '../bounds.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
+import type { ReceivedRequest } from '../kube/received.ts';
 import { collectionPath, selectorValue, withQuery } from '../kube/resources.ts';
 import type { CertificateRequest } from '../pki/csr.ts';
 import { algorithmText } from '../pki/key.ts';
@@ -20,38 +21,14 @@ export function requestsPath(signer: string, name?: string): string {
   return withQuery(collectionPath('CertificateSigningRequest'), { fieldSelector: selectors.join(',') });
 }
 
-export interface Condition {
-  readonly type: string;
-  readonly status: string;
-  readonly reason?: string;
-  readonly message?: string;
-  readonly lastUpdateTime?: string | null;
-  readonly lastTransitionTime?: string | null;
-}
-
-export interface SigningRequest {
-  readonly metadata: {
-    readonly name: string;
-    readonly uid?: string;
-    readonly resourceVersion?: string;
-    readonly creationTimestamp?: string | null;
-    readonly annotations?: Readonly<Record<string, string>>;
-  };
+/** The API server admits none without these. */
+export interface SigningRequest extends ReceivedRequest {
+  readonly metadata: NonNullable<ReceivedRequest['metadata']> & { readonly name: string };
   /** Never changes (pkg/registry/certificates/certificates/strategy.go). */
-  readonly spec: {
+  readonly spec: NonNullable<ReceivedRequest['spec']> & {
     /** Base64 of PEM. */
     readonly request: string;
     readonly signerName: string;
-    readonly usages?: readonly string[];
-    readonly expirationSeconds?: number | null;
-    /** The requester as the API server authenticated it: written by the server. */
-    readonly username?: string;
-    readonly groups?: readonly string[];
-  };
-  readonly status?: {
-    readonly conditions?: readonly Condition[];
-    /** Base64 of PEM. */
-    readonly certificate?: string;
   };
 }
 
@@ -60,7 +37,7 @@ const deciding = new Set(['Approved', 'Denied', 'Failed']);
 /** Whether it was decided, or signed: nothing is left to do for an approver. */
 export function isDecided({ status }: SigningRequest): boolean {
   const { conditions = [], certificate = '' } = status ?? {};
-  return certificate !== '' || conditions.some(({ type }) => deciding.has(type));
+  return certificate !== '' || conditions.some(({ type }) => deciding.has(type ?? ''));
 }
 
 /** Time of the approval; undefined: not approved, or denied as well. */

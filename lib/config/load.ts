@@ -1,9 +1,8 @@
 // Command line + configuration file + environment -> configuration of the program. Pure. Flags override the file; all
 // problems of the sources, of the inventory and of its parameters are reported together. The result is checked and
 // complete.
-import { checkInventory, checkInventoryText } from '../inventory/load.ts';
+import { checkInventory } from '../inventory/load.ts';
 import type { Inventory } from '../inventory/model.ts';
-import { chosenInventory } from '../inventory/preset-choice.ts';
 import { checkEnvironment, type Environment } from '../inventory/resolve.ts';
 import { checkShape } from '../inventory/shape.ts';
 import { namespaceName } from '../inventory/values.ts';
@@ -61,11 +60,7 @@ function plainInventory(reading: ConfigReading): Inventory | undefined {
     });
     return undefined;
   }
-  const chosen = input.presets.choice(preset);
-  const source = chosen?.preset ?? preset;
-  const checked = checkInventoryText(input.presets.text(source), { ...where, source: `preset ${source}` });
-  problems.push(...checked.problems);
-  return checked.inventory && chosen ? chosenInventory(checked.inventory, preset, chosen) : checked.inventory;
+  return input.presets.load(preset, where);
 }
 
 /** Namespace of the pod: OpenShift's cert-syncer uses it without --namespace. */

@@ -3,6 +3,7 @@
 // configuration, and no object that existed before. It stays as long as they do. Names only, no secrets.
 import type { ConfigMap } from '../kube/kube.ts';
 import { getIfPresent } from '../kube/objects.ts';
+import type { PodList } from '../kube/received.ts';
 import { typeMeta } from '../kube/resources.ts';
 import { RecoveryError } from '../errors.ts';
 import { isFile, isOfOthers } from '../inventory/places.ts';
@@ -96,13 +97,6 @@ function locations(kind: ApiLocation['kind'], text: string): (ApiLocation | unde
 
 /** Digest of everything that `init adopt` added to a static pod: in a mirror pod it identifies the running manifest. */
 export const digestAnnotation = 'kube-cert-recovery/digest';
-
-interface PodList {
-  readonly items?: readonly {
-    readonly metadata?: { readonly name?: string; readonly annotations?: Readonly<Record<string, string>> };
-    readonly spec?: { readonly nodeName?: string };
-  }[];
-}
 
 /**
  * Names of adopted machines, sorted. Mirror pods have the annotations of the manifests that kubelets run, also on

@@ -3,6 +3,7 @@
 // units of `init host`. Users of a part are named before it is removed.
 import { getIfPresent } from '../kube/objects.ts';
 import { readLease } from '../kube/leases.ts';
+import type { NodeList } from '../kube/received.ts';
 import { collectionPath } from '../kube/resources.ts';
 import { isCode } from '../errors.ts';
 import { type Given, nextCommand } from '../next-command.ts';
@@ -116,11 +117,9 @@ const tenant: Readonly<Record<UninstallPart, (looking: Looking) => Promise<strin
 const lastUsedLabel = 'kubernetes.io/legacy-token-last-used';
 
 async function workerNodes(api: Api): Promise<readonly string[]> {
-  const nodes = await getIfPresent<{
-    readonly items?: readonly { readonly metadata?: Partial<Manifest['metadata']> }[];
-  }>(api, collectionPath('Node'));
-  return (nodes?.items ?? []).flatMap(({ metadata: { name = '', labels = {} } = {} }) =>
-    controlPlaneLabel in labels ? [] : [name],
+  const nodes = await getIfPresent<NodeList>(api, collectionPath('Node'));
+  return (nodes?.items ?? []).flatMap(({ metadata }) =>
+    controlPlaneLabel in (metadata?.labels ?? {}) ? [] : [metadata?.name ?? ''],
   );
 }
 

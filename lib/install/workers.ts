@@ -2,6 +2,7 @@
 // requests. Running it again changes nothing that is already right.
 import type { Clock } from '../clock.ts';
 import { getIfPresent } from '../kube/objects.ts';
+import type { Pod, PodList } from '../kube/received.ts';
 import { staticPods } from '../components.ts';
 import { podContainers } from './accounts.ts';
 import { type Api, applyManifest, manifestText } from './apply.ts';
@@ -27,22 +28,6 @@ export async function prepareWorkers(api: Api, namespace: string, clock: Clock):
   }
   const { token } = await readToken('worker', { api, namespace, clock });
   return { ...outcome, token, approvers: await approvers(api, namespace) };
-}
-
-interface Pod {
-  readonly metadata?: {
-    readonly namespace?: string;
-    readonly name?: string;
-    readonly annotations?: Readonly<Record<string, string>>;
-  };
-  readonly status?: { readonly phase?: string };
-  readonly spec?: {
-    readonly containers?: readonly {
-      readonly name?: string;
-      readonly command?: readonly string[];
-      readonly args?: readonly string[];
-    }[];
-  };
 }
 
 const isOfApprover = /^--mode[=\s](?:\S+,)?approver(?:,|$)/;
@@ -74,7 +59,7 @@ async function approvers(api: Api, namespace: string): Promise<string[]> {
 const staticPodsNamespace = 'kube-system';
 
 async function approverPods(api: Api, namespace: string): Promise<readonly Pod[]> {
-  const pods = await getIfPresent<{ readonly items?: readonly Pod[] }>(api, `/api/v1/namespaces/${namespace}/pods`);
+  const pods = await getIfPresent<PodList>(api, `/api/v1/namespaces/${namespace}/pods`);
   return (pods?.items ?? []).filter(runsApprover);
 }
 

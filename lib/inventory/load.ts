@@ -1,5 +1,6 @@
 // YAML text -> Inventory. Strict: unknown keys, wrong values, and dangling names are errors, all of them reported
 // together, each with its path, its line, the value and the wanted value.
+import type * as z from 'zod';
 import { problemsError } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import { readYaml } from '../yaml.ts';
@@ -199,6 +200,22 @@ export function checkInventoryText(text: string, { namespace, podNamespace, sour
   if (problems.length === 0) return checkInventory(value, place, { namespace, podNamespace, form: 'file' });
   const told = problems.map(({ line, message }) => ({ ...problemAt(place, [], { kind: 'syntax', message }), line }));
   return { inventory: undefined, problems: told };
+}
+
+export type RawInventoryFile = z.output<typeof inventoryFileSchema>;
+
+/** Returns a checked inventory file with its defaults, to be placed in a namespace. Throws InventoryInvalid. */
+export function checkedInventory(text: string, options: LoadOptions): RawInventoryFile {
+  loadInventory(text, options);
+  return inventoryFileSchema.parse(readYaml(text).value);
+}
+
+/** Returns a checked inventory in its namespace. */
+export function placedInventory(raw: RawInventoryFile, { namespace, podNamespace }: LoadOptions): Inventory {
+  const { apiVersion: _apiVersion, kind: _kind, namespace: own, inPodNamespace, artefacts, ...head } = raw;
+  const where = namespace ?? (inPodNamespace === true ? podNamespace : undefined) ?? own;
+  const placed = artefacts.map((one) => ({ ...one, location: locationOf(one.location, where) as Location }));
+  return { ...head, artefacts: placed };
 }
 
 /** Reads an inventory file. Throws InventoryInvalid, which lists all problems. */

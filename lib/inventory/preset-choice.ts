@@ -24,13 +24,11 @@ const choiceSchema = z.strictObject({
     .min(1),
 });
 
-export interface Chosen {
-  readonly preset: string;
-  readonly directories: Readonly<Record<string, string>>;
-}
+export type PresetChoice = z.output<typeof choiceSchema>;
+type Chosen = PresetChoice['presets'][number];
 
-/** Returns the first preset whose file exists, else the last; undefined for an inventory. Throws InventoryInvalid. */
-export function chosenIn(text: string, isThere: (path: string) => boolean): Chosen | undefined {
+/** Returns the choice that a preset is; undefined for an inventory. Throws InventoryInvalid. */
+export function presetChoice(text: string): PresetChoice | undefined {
   const { value } = readYaml(text);
   if ((value as { readonly kind?: unknown } | null)?.kind !== 'PresetChoice') return undefined;
   const shape = checkShape(choiceSchema, value);
@@ -38,12 +36,20 @@ export function chosenIn(text: string, isThere: (path: string) => boolean): Chos
     const told = shape.problems.map(({ path, message }) => `${path}: ${message}`).join('; ');
     throw new RecoveryError('InventoryInvalid', `Cannot choose a preset: ${told}`);
   }
-  const { presets } = shape.value;
+  return shape.value;
+}
+
+/** Returns the first preset whose file exists, else the last. */
+export function chosenPreset({ presets }: PresetChoice, isThere: (path: string) => boolean): Chosen | undefined {
   return presets.find(({ where }) => where !== undefined && isThere(where)) ?? presets.at(-1);
 }
 
 /** Returns the chosen inventory, with the name and directories of the choice. The configuration beats these. */
-export function chosenInventory(inventory: Inventory, name: string, { directories }: Chosen): Inventory {
+export function chosenInventory(
+  inventory: Inventory,
+  name: string,
+  { directories }: Pick<Chosen, 'directories'>,
+): Inventory {
   const declared = Object.entries(inventory.directories ?? {}).map(([key, one]) => {
     const chosen = directories[key];
     return [key, chosen === undefined ? one : { ...one, default: chosen }] as const;

@@ -70,7 +70,7 @@ function problemOf({ method, path, objects }: KubeRequest, value: unknown): stri
   if (typeof kind !== 'string' || !/^[A-Za-z]{1,63}$/.test(kind)) return 'it is no object of Kubernetes';
   const wanted = wantedKind(method, target);
   if (method === 'DELETE' && kind === 'Status') return undefined;
-  if (objects === 'metadata' && kind === 'PartialObjectMetadataList') return undefined;
+  if (objects === 'versions' && kind === 'Table') return undefined;
   if (wanted === undefined ? kind === 'Status' : kind !== wanted) return `it is of kind ${kind}`;
   const { name, namespace, subresource } = target;
   if (name === undefined || subresource !== undefined || method === 'DELETE') return undefined;

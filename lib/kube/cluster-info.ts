@@ -4,6 +4,8 @@
 import { bounds } from '../bounds.ts';
 import { onlyEntries } from '../kubeconfig/document.ts';
 import { isBase64 } from '../kubeconfig/schema.ts';
+import type { ConfigMap } from './kube.ts';
+import type { Received } from './received.ts';
 import { resourcePath } from './resources.ts';
 
 export const clusterInfoName = { namespace: 'kube-public', name: 'cluster-info' } as const;
@@ -11,10 +13,7 @@ export const clusterInfoPath = resourcePath('ConfigMap', clusterInfoName);
 export const clusterInfoText = `ConfigMap "${clusterInfoName.namespace}/${clusterInfoName.name}"`;
 
 /** Fields that are read; all others go back as the server sent them. */
-export interface ClusterInfo {
-  readonly metadata?: { readonly resourceVersion?: string };
-  readonly data?: Readonly<Record<string, string>>;
-}
+export type ClusterInfo = Received<Pick<ConfigMap, 'metadata' | 'data'>>;
 
 /** Key of the kubeconfig in the data. */
 export const clusterInfoKey = 'kubeconfig';

@@ -104,7 +104,7 @@ class Connection implements KubeConnection {
     const call = session.breaker.enterWatch(attempt);
     try {
       for await (const event of watchEvents(
-        this.#exchange(session, attempt, path, accepted(options.objects, 'PartialObjectMetadata')),
+        this.#exchange(session, attempt, path, accepted(options.objects)),
         options,
       )) {
         call.answered();
@@ -161,7 +161,7 @@ class Connection implements KubeConnection {
     const attempt = this.#attempt(asked);
     const call = await breaker.enter(attempt, request.signal);
     try {
-      const accept = accepted(request.objects, 'PartialObjectMetadataList');
+      const accept = accepted(request.objects);
       const session = this.#opened() ?? (await this.#open(asked)); // closed or changed since, perhaps
       try {
         const answer = await send<T>(this.#exchange(session, attempt, request.path, accept), request);
@@ -280,8 +280,8 @@ function requireVersion(
 const json = 'application/json';
 
 /** Accept header of a request; a server that does not know the form sends whole objects. */
-const accepted = (objects: KubeRequest['objects'], form: string): string =>
-  objects === undefined ? json : `${json};as=${form};g=meta.k8s.io;v=v1,${json}`;
+const accepted = (objects: KubeRequest['objects']): string =>
+  objects === undefined ? json : `${json};as=Table;g=meta.k8s.io;v=v1,${json}`;
 
 /** Problems of a kubeconfig come as a list. */
 const oneLine = (err: unknown): string => errorText(err).replaceAll(/\n\s*/g, '; ');

@@ -15,8 +15,8 @@ export interface KubeRequest {
   readonly contentType?: string;
   /** Form of the answer: JSON (default), or `text` unparsed, for /readyz. */
   readonly answer?: 'json' | 'text';
-  /** `metadata`: lists return objects without their content. Default: whole. */
-  readonly objects?: 'metadata' | undefined;
+  /** `versions`: of objects only that they are there and their version, in a few hundred bytes. Default: whole. */
+  readonly objects?: 'versions' | undefined;
   /** Milliseconds until the request is aborted. Default 10 000, and `longestMs` then 30 000. */
   readonly timeoutMs?: number | undefined;
   /**

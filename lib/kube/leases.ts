@@ -1,5 +1,7 @@
 // A Lease (coordination.k8s.io/v1): its path in the API, its holder, and reading, creating and replacing it.
-import type { GetRequest } from './objects.ts';
+import type { V1Lease } from '@kubernetes/client-node';
+import type { Received } from './received.ts';
+import { type GetRequest, updateObject } from './objects.ts';
 import { resourcePath, typeMeta, withQuery } from './resources.ts';
 
 export interface LeaseName {
@@ -7,17 +9,8 @@ export interface LeaseName {
   readonly name: string;
 }
 
-interface LeaseSpec {
-  readonly holderIdentity?: string | null;
-  readonly leaseDurationSeconds?: number | null;
-  readonly renewTime?: string | null;
-  readonly leaseTransitions?: number | null;
-}
-
-export interface Lease {
-  readonly metadata?: { readonly resourceVersion?: string };
-  readonly spec?: LeaseSpec;
-}
+export type Lease = Received<V1Lease>;
+export type LeaseSpec = NonNullable<Lease['spec']>;
 
 /** Lease to access, by which connection and in what time. */
 export interface LeaseRequest extends GetRequest {
@@ -54,6 +47,19 @@ export async function createLease({ connection, lease, ...asking }: LeaseRequest
   const contentType = 'application/apply-patch+yaml';
   await connection.request({ method: 'PATCH', path: writePath(lease), contentType, body, ...asking });
 }
+
+/** Replaces the spec of the Lease that is there. Throws like updateObject. */
+export const updateLease = (
+  { lease, ...request }: LeaseRequest,
+  change: (found: Lease) => LeaseSpec | undefined | Promise<LeaseSpec | undefined>,
+  attempts?: number,
+): Promise<'written' | 'unchanged' | 'absent'> => {
+  const changed = async (found: Lease): Promise<Lease | undefined> => {
+    const spec = await change(found);
+    return spec && { ...found, spec };
+  };
+  return updateObject(request, leasePath(lease), changed, attempts);
+};
 
 /**
  * Replaces the Lease unless it has changed since it was read. Throws KubeConflict then, and the connection's errors.

@@ -38,6 +38,8 @@ interface Listed<K> {
 interface ObjectList<T> {
   readonly metadata?: { readonly resourceVersion?: string; readonly continue?: string };
   readonly items?: readonly T[] | null;
+  /** Of a Table, in place of the objects. */
+  readonly rows?: readonly unknown[] | null;
 }
 
 /** Throws as `request` does. */
@@ -78,13 +80,16 @@ async function listOnce<T, K>({
       continue;
     }
     const { resourceVersion, continue: next = '' } = page.metadata ?? {};
-    // An empty list without content has null (k8s.io/apiserver, asPartialObjectMetadataList).
-    const items = form === 'metadata' && page.items === null ? [] : page.items;
+    // A row names no version: that of the list is as new.
+    const items =
+      form === 'versions' && page.rows !== undefined
+        ? (page.rows ?? []).map(() => ({ metadata: { resourceVersion } }))
+        : page.items;
     if (resourceVersion === undefined || !Array.isArray(items) || !items.every(isMapping)) {
       const attempt = { ...describeRequest('GET', path), verb: 'list', server: connection.server };
       throw wrongAnswer(attempt, 'it is no list of objects');
     }
-    for (const object of items as readonly T[]) {
+    for (const object of items as unknown as readonly T[]) {
       const kept = keep(object);
       if (kept !== undefined) objects.push(kept);
     }

@@ -36,6 +36,36 @@ export async function getIfPresent<T>({ connection, ...limits }: GetRequest, pat
   }
 }
 
+/**
+ * Compare and swap: reads an object, changes it and replaces it unless it has changed since (the connection refuses a
+ * PUT without a resourceVersion); after a conflict it is read again. `change` returns undefined where nothing is to be
+ * written. Throws KubeConflict after the last attempt, and the connection's errors.
+ */
+export async function updateObject<T extends object>(
+  request: GetRequest,
+  path: string,
+  change: (found: T) => T | undefined | Promise<T | undefined>,
+  attempts = 5,
+): Promise<'written' | 'unchanged' | 'absent'> {
+  const { connection, ...limits } = request;
+  for (let attempt = 1; ; attempt += 1) {
+    const found = await getIfPresent<T>(request, path);
+    const body = found && (await change(found));
+    if (body === undefined) return found === undefined ? 'absent' : 'unchanged';
+    try {
+      await connection.request({
+        method: 'PUT',
+        path: withQuery(path, { fieldManager: 'kube-cert-recovery' }),
+        body,
+        ...limits,
+      });
+      return 'written';
+    } catch (err) {
+      if (!isCode(err, 'KubeConflict') || attempt >= attempts) throw err;
+    }
+  }
+}
+
 type WatchObjectOptions<T> = ObjectName &
   Omit<ListWatchOptions<T>, 'path' | 'pages' | 'objects' | 'onList' | 'onEvent'> & {
     /** Called with the newest state after each list and each event. Must return immediately and must not throw. */
@@ -56,20 +86,23 @@ interface Versioned {
 }
 
 /**
- * Variant of watchObject without the content: users who can write objects decide how large they are, and many watches
- * may receive one at the same time.
+ * Variant of watchObject without the object, of which a list reports a version that is at least as new as its own:
+ * users who can write objects decide how large they are, their metadata too, and many watches may receive one at the
+ * same time.
  */
-export function watchMetadata(options: WatchObjectOptions<Versioned>): Promise<void> {
-  return watchNamed({ ...options, objects: 'metadata' });
+export function watchVersion(options: WatchObjectOptions<Versioned>): Promise<void> {
+  return watchNamed({ ...options, objects: 'versions' });
 }
 
 function watchNamed<T extends object>(
   options: WatchObjectOptions<T> & Pick<ListWatchOptions<T>, 'objects'>,
 ): Promise<void> {
   const { kind, namespace, name, onState, log, ...rest } = options;
+  const path = namedListPath({ kind, namespace, name });
   return listWatch<T>({
     ...rest,
-    path: namedListPath({ kind, namespace, name }),
+    // Rows would come with the metadata of their objects.
+    path: rest.objects === 'versions' ? withQuery(path, { includeObject: 'None' }) : path,
     log: log.with({ [kind]: `${namespace}/${name}` }),
     onList: ([object]) => onState(object === undefined ? { present: false } : { present: true, object }),
     onEvent: (type, object) => onState(type === 'DELETED' ? { present: false } : { present: true, object }),

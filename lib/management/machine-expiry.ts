@@ -6,17 +6,10 @@ import { machineApis } from '../config/address-settings.ts';
 import type { ManagementPlace } from '../config/management-settings.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import type { ReceivedObject } from '../kube/received.ts';
 
 /** MachineCertificatesExpiryDateAnnotation of cluster-api's api/core. */
 export const expiryAnnotation = 'machine.cluster.x-k8s.io/certificates-expiry';
-
-interface MachineObject {
-  readonly metadata?: {
-    readonly resourceVersion?: string;
-    readonly annotations?: Readonly<Record<string, string>>;
-    readonly deletionTimestamp?: string;
-  };
-}
 
 interface Annotating {
   readonly connection: Pick<KubeConnection, 'request'>;
@@ -37,7 +30,7 @@ export async function annotateMachine(annotating: Annotating): Promise<'written'
   const { path, object } = await readMachine(annotating);
   const { annotations, resourceVersion, deletionTimestamp } = object.metadata ?? {};
   const wanted = expiryText(notAfter);
-  if (annotations?.[expiryAnnotation] === wanted || deletionTimestamp !== undefined) return 'unchanged';
+  if (annotations?.[expiryAnnotation] === wanted || (deletionTimestamp ?? '') !== '') return 'unchanged';
   if (!resourceVersion) {
     throw new RecoveryError(
       'KubeWrongAnswer',
@@ -56,7 +49,7 @@ async function readMachine({ connection, machine, signal }: Annotating) {
   for (const version of versions) {
     const path = `/apis/${group}/${version}/namespaces/${namespace}/machines/${encodeURIComponent(name)}`;
     try {
-      return { path, object: await connection.request<MachineObject>({ method: 'GET', path, signal }) };
+      return { path, object: await connection.request<ReceivedObject>({ method: 'GET', path, signal }) };
     } catch (err) {
       if (!isCode(err, 'KubeNotFound')) throw err;
       absent = err;

@@ -3,6 +3,7 @@ import { X509Certificate } from 'node:crypto';
 import type { KubeConnection } from '../kube/kube.ts';
 import { holderHost, type Lease } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
+import type { ApiService, ReceivedRequest } from '../kube/received.ts';
 import type { ProofResult } from './result.ts';
 
 /** API server to query. */
@@ -52,14 +53,6 @@ export function judgeRenewal({ lease, publishedAt, now, hostName }: JudgeRenewal
   return say('unproven', `${holder} has not renewed the Lease since the files were published: ${since}`);
 }
 
-export interface ApiService {
-  readonly metadata?: { readonly name?: string };
-  readonly spec?: { readonly service?: unknown };
-  readonly status?: {
-    readonly conditions?: readonly { readonly type: string; readonly status: string; readonly reason?: string }[];
-  };
-}
-
 /**
  * The proxy client of kube-apiserver's aggregator is in use when an aggregated API is available: the aggregator's own
  * check calls its backend with that certificate. The health of a backend is not this program's concern, so this is
@@ -92,17 +85,11 @@ export async function proveProxied({ connection, signal }: ApiProof): Promise<Pr
   return judgeProxied(items ?? []);
 }
 
-interface SignedRequest {
-  readonly metadata?: { readonly name?: string };
-  /** Base64 of PEM. */
-  readonly status?: { readonly certificate?: string };
-}
-
 /**
  * Whether a request was answered with a certificate that the present signer's key has signed. `signer`: PEM of its
  * certificate now on disk.
  */
-export function isSignedBy(signer: string): (request: SignedRequest) => boolean {
+export function isSignedBy(signer: string): (request: ReceivedRequest) => boolean {
   const authority = parse(signer);
   return ({ status }) => {
     const leaf = parse(Buffer.from(status?.certificate ?? '', 'base64').toString());
@@ -138,7 +125,7 @@ const enough = { read: 2000 };
 export async function proveSignsCsr(signer: string, { connection, signal }: ApiProof): Promise<ProofResult> {
   const path = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
   const isSigned = isSignedBy(signer);
-  const keep = (request: SignedRequest): string | undefined =>
+  const keep = (request: ReceivedRequest): string | undefined =>
     isSigned(request) ? (request.metadata?.name ?? '') : undefined;
   const { objects } = await list({ connection, path, pages: { size: pageSize, keep, enough }, signal });
   return judgeSigned(objects[0]);

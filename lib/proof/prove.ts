@@ -3,13 +3,14 @@
 import { X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Address } from '../address.ts';
-import { type Clock, steadyMs } from '../clock.ts';
+import type { Clock } from '../clock.ts';
 import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { fileOf, isFileOfItsOwn } from '../inventory/places.ts';
 import type { Proof, Reader, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { readLease } from '../kube/leases.ts';
+import { pollUntil } from '../retry.ts';
 import type { Store } from '../store/store.ts';
 import { nodePrefix } from '../well-known.ts';
 import { type ApiProof, judgeRenewal, proveProxied, proveSignsCsr } from './api-proofs.ts';
@@ -230,20 +231,16 @@ export async function proveIdentityHere(
 const askAgainMs = 500;
 
 /** Polls until proven and returns the last result. */
-async function untilProven<T extends ProofResult>(
+const untilProven = <T extends ProofResult>(
   look: () => Promise<T>,
   forMs: number,
-  options: HostProofs,
-): Promise<T | Unproven> {
-  const { clock, signal } = options;
-  const until = steadyMs(clock) + forMs;
-  let last = await orUnproven(look());
-  while (last.state === 'unproven' && !signal.aborted && steadyMs(clock) < until) {
-    await clock.sleep(askAgainMs, signal);
-    last = await orUnproven(look());
-  }
-  return last;
-}
+  { clock, signal }: HostProofs,
+): Promise<T | Unproven> =>
+  pollUntil(
+    () => orUnproven(look()),
+    ({ state }) => state !== 'unproven',
+    { forMs, everyMs: askAgainMs, clock, signal },
+  );
 
 /** Namespace where every kubelet renews a Lease with its own node's name (KEP-589), whatever the host is called. */
 const nodeLeases = 'kube-node-lease';

@@ -3,7 +3,7 @@
 // then on; later runs try once each, until the release is done. A note in the directory of the lock records it.
 import type { Clock } from '../clock.ts';
 import { errorText, isCode } from '../errors.ts';
-import { readNote, writeNote } from '../host/notes.ts';
+import type { RunState } from '../host/state.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { type LeaseName, readLease } from '../kube/leases.ts';
 import type { Running } from '../log.ts';
@@ -19,7 +19,7 @@ interface BootRelease extends Running {
   readonly hostName: string;
   /** Observed since the start of the process. */
   readonly boot: () => Boot;
-  readonly notes: { readonly directory: string; readonly boot: string };
+  readonly state: RunState;
   /** Time that the first run after a boot waits for an answer, milliseconds. */
   readonly patienceMs?: number;
 }
@@ -31,13 +31,12 @@ const defaultPatienceMs = 60_000;
 
 /** Releases the Leases once for each boot. Never rejects: a Lease that stays costs its duration. */
 export async function releaseAfterBoot(options: BootRelease): Promise<void> {
-  const { asHost, leases, hostName, boot, notes, clock, log, signal } = options;
+  const { asHost, leases, hostName, boot, state, clock, log, signal } = options;
   const [first] = leases;
-  const [noted, state] = (await readNote(notes.directory, 'leases'))?.text.split(' ') ?? [];
-  const wasHere = noted === notes.boot;
-  if (first === undefined || (wasHere && state === 'done')) return;
-  const note = (told: 'asked' | 'done'): Promise<void> =>
-    writeNote(notes.directory, 'leases', `${notes.boot} ${told}`, clock.now());
+  const before = (await state.getText('leases'))?.value;
+  if (first === undefined || before === 'done') return;
+  const note = (outcome: 'asked' | 'done'): Promise<void> => state.keep('leases', outcome);
+  const wasHere = before !== undefined;
   try {
     if (!wasHere) await note('asked');
     const forMs = wasHere ? 0 : (options.patienceMs ?? defaultPatienceMs);

@@ -2,10 +2,9 @@
 // node replaces a CA that its own CA succeeds, with the same key. The other fields stay unchanged; signatures for join
 // tokens, which cover the whole kubeconfig, are made again by kube-controller-manager (pkg/controller/bootstrap,
 // bootstrapsigner).
-import { isCode } from '../errors.ts';
 import { type ClusterInfo, clusterInfoKey, clusterInfoPath, publishedAuthority } from '../kube/cluster-info.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { getIfPresent } from '../kube/objects.ts';
+import { updateObject } from '../kube/objects.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { succeededBy } from '../pki/successor.ts';
 import { editYaml } from '../yaml.ts';
@@ -31,25 +30,12 @@ interface ClusterInfoUpdate {
   readonly signal: AbortSignal;
 }
 
-/** Limit of retries: kube-controller-manager and other control-plane nodes write it, too. */
-const mostAttempts = 5;
-
-/** Writes the renewed CA into cluster-info. Throws errors of the connection. */
-export async function updateClusterInfo({
-  connection,
+/**
+ * Writes the renewed CA into cluster-info, which kube-controller-manager and other control-plane nodes write, too.
+ * Throws errors of the connection.
+ */
+export const updateClusterInfo = ({
   own,
-  signal,
-}: ClusterInfoUpdate): Promise<'written' | 'unchanged' | 'absent'> {
-  for (let attempt = 1; ; attempt += 1) {
-    const object = await getIfPresent<ClusterInfo>({ connection, signal }, clusterInfoPath);
-    if (object === undefined) return 'absent';
-    const body = withRenewedAuthority(object, own);
-    if (body === undefined) return 'unchanged';
-    try {
-      await connection.request({ method: 'PUT', path: clusterInfoPath, body, signal });
-      return 'written';
-    } catch (err) {
-      if (!isCode(err, 'KubeConflict') || attempt >= mostAttempts) throw err;
-    }
-  }
-}
+  ...request
+}: ClusterInfoUpdate): Promise<'written' | 'unchanged' | 'absent'> =>
+  updateObject<ClusterInfo>(request, clusterInfoPath, (object) => withRenewedAuthority(object, own));

@@ -8,7 +8,14 @@ import { errorText, isCode } from '../errors.ts';
 import { kernelBootTimeMs } from '../host/proc.ts';
 import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import { type Lease, type LeaseName, type LeaseRequest, readLease, replaceLease } from '../kube/leases.ts';
+import {
+  type Lease,
+  type LeaseName,
+  type LeaseRequest,
+  type LeaseSpec,
+  readLease,
+  updateLease,
+} from '../kube/leases.ts';
 import type { Running } from '../log.ts';
 import { retry } from '../retry.ts';
 import { type Boot, judgeLease, type LeaseReason, toleranceMs } from './judge-lease.ts';
@@ -83,20 +90,21 @@ async function releaseOne(lease: LeaseName, boot: () => Boot, options: ReleaseOp
   const { connection, hostName, clock, signal, mayHaveRenewed = false } = options;
   const request: LeaseRequest = { connection, lease, signal };
   const kept = (reason: KeptReason): ReleaseOutcome => ({ ...lease, outcome: 'kept', reason });
-  for (let attempt = 1; attempt <= attempts; attempt += 1) {
-    try {
-      const found = await readLease(request);
-      const keptFor = judgeLease({ lease: found, hostName, ...boot(), now: clock.now() });
-      if (keptFor !== undefined) return kept(keptFor);
-      if (mayHaveRenewed && (await isRenewed(found, request, clock))) return kept('RenewedSinceBoot');
-      await replaceLease(request, found, { ...found.spec, holderIdentity: '' });
-      return { ...lease, outcome: 'released', holder: found.spec?.holderIdentity ?? '' };
-    } catch (err) {
-      if (isCode(err, 'KubeNotFound')) return kept('NotFound');
-      if (!isCode(err, 'KubeConflict')) throw err;
-    }
+  let outcome = kept('NotFound');
+  const release = async (found: Lease): Promise<LeaseSpec | undefined> => {
+    const reason = judgeLease({ lease: found, hostName, ...boot(), now: clock.now() });
+    const isLive = reason === undefined && mayHaveRenewed && (await isRenewed(found, request, clock));
+    const keptFor = isLive ? 'RenewedSinceBoot' : reason;
+    outcome = keptFor ? kept(keptFor) : { ...lease, outcome: 'released', holder: found.spec?.holderIdentity ?? '' };
+    return keptFor ? undefined : { ...found.spec, holderIdentity: '' };
+  };
+  try {
+    await updateLease(request, release, attempts);
+    return outcome;
+  } catch (err) {
+    if (!isCode(err, 'KubeNotFound', 'KubeConflict')) throw err;
+    return kept(err.code === 'KubeNotFound' ? 'NotFound' : 'Conflict');
   }
-  return kept('Conflict');
 }
 
 function bootTimeMs(clock: Clock): number | undefined {

@@ -12,6 +12,7 @@ import { type ProcessFacts, type ProcessId, programOf, ticksPerSecond } from '..
 import { isOfSession } from '../host/systemd.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import { hasKubelet, isFile } from '../inventory/places.ts';
+import type { Lease } from '../kube/leases.ts';
 
 /** A component that reads credentials on disk once, at its start. */
 export interface Component {
@@ -89,10 +90,8 @@ export function readersOf<P extends ProcessFacts>(
   });
 }
 
-/** Kept in the lock directory for each component, from before its first file changes until it has been restarted. */
+/** State of this boot for each component, kept from before its first file changes until it has been restarted. */
 export interface Marker {
-  /** /proc/sys/kernel/random/boot_id: no process outlives a boot. */
-  readonly boot: string;
   /** `writing`: whether a file has changed is not known, because the run that changed it has died. */
   readonly state: 'writing' | 'written';
   /** Processes of the component when the last file had changed: they have read former content. */
@@ -104,9 +103,8 @@ export interface Marker {
 export const isSameProcess = (one: ProcessId, other: ProcessId): boolean =>
   one.pid === other.pid && one.started === other.started;
 
-/** Processes that have read former content. None survives a boot. */
-export function due<P extends ProcessId>(marker: Marker, readers: readonly P[], boot: string): readonly P[] {
-  if (marker.boot !== boot) return [];
+/** Processes that have read former content. */
+export function due<P extends ProcessId>(marker: Marker, readers: readonly P[]): readonly P[] {
   if (marker.state === 'writing') return readers;
   return readers.filter((reader) => marker.running.some((one) => isSameProcess(one, reader)));
 }
@@ -233,7 +231,7 @@ export function inputsHash(inputs: ReadonlyMap<string, string>): string {
 export const machineLeaseSeconds = 600;
 
 interface HeldLease {
-  readonly spec: { readonly holderIdentity?: string | null; readonly leaseDurationSeconds?: number | null } | undefined;
+  readonly spec: Lease['spec'];
   /** Identity of this machine. */
   readonly holder: string;
   /** Time for which this version of the Lease has been observed, milliseconds. */

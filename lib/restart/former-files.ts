@@ -1,25 +1,23 @@
 // Processes that run with a former version of a file: processes and files of this machine, compared with the note of
 // earlier runs, which is kept in the lock directory for this boot. A component to be restarted now gets a marker, as
 // after a write of our own: there is one way to restart (host-restarts.ts).
-import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
 import type { ComponentName } from '../components.ts';
-import { realDisk } from '../disk/disk.ts';
-import { readRegularFile, replaceFile } from '../disk/files.ts';
 import { ourPlaces, type ProcessFacts, type ProcessId, readProcesses } from '../host/proc.ts';
+import type { RunState } from '../host/state.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { type HostProofs, proveIdentityHere, proveServedHere } from '../proof/prove.ts';
 import type { ProofResult } from '../proof/result.ts';
 import { type Component, due, ownKubeconfig, readersOf, startedSeconds } from './decide.ts';
 import { type FormerFile, formerFiles, isToRestart, learn, type LoadedNote, nothingLoaded } from './loaded.ts';
-import type { Markers, RestartNotes } from './markers.ts';
+import type { Markers } from './markers.ts';
 import { startFilesOf, stateOfFile } from './start-files.ts';
 import { isMapping } from '../yaml.ts';
 
 interface Looking {
   readonly components: readonly Component[];
   readonly resolved: Resolved;
-  readonly notes: Pick<RestartNotes, 'directory' | 'boot'>;
+  readonly state: RunState;
   readonly clock: Pick<Clock, 'now' | 'uptimeSeconds'>;
 }
 
@@ -27,8 +25,8 @@ type Loaded = Partial<Record<ComponentName, LoadedNote>>;
 
 /** Former files of the running processes. `keep`: leaves the note for the next run. Never rejects. */
 export async function lookForFormer(options: Looking, keep: 'keep' | 'forget'): Promise<readonly FormerFile[]> {
-  const { components, resolved, notes, clock } = options;
-  const before = await readLoaded(notes);
+  const { components, resolved, state, clock } = options;
+  const before = (await state.get('loaded', asLoaded))?.value ?? {};
   const after: Loaded = {};
   const found: FormerFile[] = [];
   // Read before the files: a process that starts in between has read the present content, and the next run finds it.
@@ -39,13 +37,13 @@ export async function lookForFormer(options: Looking, keep: 'keep' | 'forget'): 
     const note = before[component.name] ?? nothingLoaded;
     if (all === undefined || uptimeSeconds === undefined || isAhead(processes, uptimeSeconds)) continue;
     const now = { now: clock.now(), uptimeSeconds };
-    const states = startFilesOf(component, resolved).map((file) => stateOfFile(file, resolved, now));
-    const files = (await Promise.all(states)).filter((state) => state !== undefined);
+    const reads = startFilesOf(component, resolved).map((file) => stateOfFile(file, resolved, now));
+    const files = (await Promise.all(reads)).filter((file) => file !== undefined);
     const learnt = learn(note, { processes, files, seconds: clock.uptimeSeconds() ?? uptimeSeconds });
     after[component.name] = learnt;
     found.push(...formerFiles(component, learnt, { processes, files }));
   }
-  if (keep === 'keep' && JSON.stringify(after) !== JSON.stringify(before)) await writeLoaded(after, notes);
+  if (keep === 'keep' && JSON.stringify(after) !== JSON.stringify(before)) await state.keep('loaded', after);
   return found;
 }
 
@@ -54,13 +52,13 @@ export async function lookForFormer(options: Looking, keep: 'keep' | 'forget'): 
  * next run; waitingServices() reports services.
  */
 export async function formerHere(
-  options: Looking & { readonly markers: Pick<Markers, 'look' | 'boot'> },
+  options: Looking & { readonly markers: Pick<Markers, 'look'> },
 ): Promise<readonly FormerFile[]> {
   const { components, markers, clock } = options;
   const found = await lookForFormer(options, 'forget');
   const each = found.map(async (one): Promise<readonly FormerFile[]> => {
     const marker = await markers.look(one.component);
-    if (marker === undefined || due(marker, [one.process], markers.boot).length === 0) return [one];
+    if (marker === undefined || due(marker, [one.process]).length === 0) return [one];
     const isService = components.some(({ name, isService: is }) => name === one.component && is);
     return isService ? [] : [{ ...one, restartsAt: clock.now() }];
   });
@@ -81,27 +79,14 @@ function processesOf(components: readonly Component[]): readonly ProcessFacts[] 
 const isAhead = (processes: readonly ProcessId[], uptimeSeconds: number): boolean =>
   processes.some((one) => startedSeconds(one) > uptimeSeconds + 1);
 
-const fileIn = (directory: string): string => join(directory, 'loaded');
-
-/** The note of earlier runs; empty where there is none, where it belongs to another boot, or cannot be read. */
-async function readLoaded({ directory, boot }: Looking['notes']): Promise<Loaded> {
-  const text = (await readRegularFile(realDisk, fileIn(directory)).catch(() => '')).toString();
-  try {
-    const { boot: noted, loaded } = JSON.parse(text) as { readonly boot?: unknown; readonly loaded?: unknown };
-    return noted === boot && isLoaded(loaded) ? loaded : {};
-  } catch {
-    return {};
-  }
-}
-
 const isContent = (value: unknown): boolean =>
   isMapping(value) && typeof value['digest'] === 'string' && ['number', 'undefined'].includes(typeof value['until']);
 
 const areContents = (value: unknown): boolean => isMapping(value) && Object.values(value).every(isContent);
 
-function isLoaded(value: unknown): value is Loaded {
-  if (!isMapping(value)) return false;
-  return Object.values(value).every((note) => {
+function asLoaded(value: unknown): Loaded | undefined {
+  if (!isMapping(value)) return undefined;
+  const isWhole = Object.values(value).every((note) => {
     if (!isMapping(note) || !areContents(note['seen']) || !Array.isArray(note['processes'])) return false;
     const seen = Object.values(note['seen'] as Readonly<Record<string, { readonly since?: unknown }>>);
     const isProcess = (one: unknown): boolean =>
@@ -111,12 +96,7 @@ function isLoaded(value: unknown): value is Loaded {
       areContents(one['files']);
     return seen.every(({ since }) => typeof since === 'number') && note['processes'].every(isProcess);
   });
-}
-
-/** Never rejects: a note that cannot be written is written by the next run. */
-async function writeLoaded(loaded: Loaded, { directory, boot }: Looking['notes']): Promise<void> {
-  const content = JSON.stringify({ boot, loaded });
-  await replaceFile({ path: fileIn(directory), content, mode: 0o600, what: 'note' }).catch(() => undefined);
+  return isWhole ? value : undefined;
 }
 
 interface Marking extends HostProofs {
@@ -144,7 +124,7 @@ async function isMarked({ name }: Component, own: readonly FormerFile[], markers
   const marker = await markers.look(name);
   if (marker === undefined) return false;
   const processes = own.map(({ process }) => process);
-  return marker.state === 'writing' || due(marker, processes, markers.boot).length === processes.length;
+  return marker.state === 'writing' || due(marker, processes).length === processes.length;
 }
 
 /** Leaves a marker: `found` are due, with the processes that a marker names already. */
@@ -154,11 +134,10 @@ export async function mark(
   markers: Markers,
 ): Promise<void> {
   const before = await markers.look(name);
-  const ofThisBoot = before?.boot === markers.boot ? before : undefined;
-  const running = [...(ofThisBoot?.running ?? []), ...found.map(({ process: { pid, started } }) => ({ pid, started }))];
-  const ends = [ofThisBoot?.until, ...found.map(({ until }) => until)].filter((end) => end !== undefined);
+  const running = [...(before?.running ?? []), ...found.map(({ process: { pid, started } }) => ({ pid, started }))];
+  const ends = [before?.until, ...found.map(({ until }) => until)].filter((end) => end !== undefined);
   const until = ends.toSorted((one, other) => one.getTime() - other.getTime())[0];
-  await markers.set(name, { boot: markers.boot, state: 'written', running, until });
+  await markers.set(name, { state: 'written', running, until });
 }
 
 /** A leader renews its Lease every 2 s, a kubelet every 10 s. */

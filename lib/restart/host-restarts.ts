@@ -92,7 +92,7 @@ async function restart(component: Component, options: Restarting): Promise<Resta
       await markers.settle(name, marker);
       return { component, since: endedAt };
     }
-    const read = due(marker, readersOnHost(component), markers.boot);
+    const read = due(marker, readersOnHost(component));
     // `status` reports that they wait.
     if (component.isService && (read.length === 0 || !hasReadExpired(marker, clock.now()))) {
       // Whether the service runs at all is not ours to prove. After a run that died, the present processes are noted.
@@ -131,9 +131,9 @@ async function markerOf({ name }: Component, { markers, before }: Restarting): P
 }
 
 /** Terminates the processes that have read former content. Returns since when none of them runs. */
-async function end(component: Component, marker: Marker, { markers, clock, log, signal }: Restarting): Promise<Date> {
+async function end(component: Component, marker: Marker, { clock, log, signal }: Restarting): Promise<Date> {
   let since = clock.now();
-  const restarts = due(marker, readersOnHost(component), markers.boot).map(async (reader) => {
+  const restarts = due(marker, readersOnHost(component)).map(async (reader) => {
     const message = await restartProcess(component, reader, { clock, signal });
     log.info('restart.done', { component: component.name, message });
     since = clock.now(); // the former process may have renewed its Lease until it exited
@@ -152,7 +152,7 @@ async function endWatchers(options: Restarting): Promise<void> {
   const component = options.components.find(({ name }) => name === 'kube-apiserver');
   const marker = component && (await markerOf(component, options));
   if (marker === undefined || !component?.artefacts.every(options.isReady)) return;
-  const read = due(marker, readersOnHost(component), options.markers.boot);
+  const read = due(marker, readersOnHost(component));
   if (read.length === 0) return;
   try {
     options.ended.set(component.name, await end(component, marker, options));
@@ -177,12 +177,12 @@ async function runs(name: ComponentName, { components, clock, signal, outcomes }
 /** One sentence for `status` for each process of a service that still runs with former content. */
 export async function waitingServices(
   components: readonly Component[],
-  markers: Pick<Markers, 'look' | 'boot'>,
+  markers: Pick<Markers, 'look'>,
 ): Promise<readonly string[]> {
   const each = components.map(async (component) => {
     const marker = component.isService ? await markers.look(component.name) : undefined;
     if (marker === undefined) return [];
-    return due(marker, readersOnHost(component), markers.boot).map(
+    return due(marker, readersOnHost(component)).map(
       ({ pid }) =>
         `${component.artefacts.join(', ')}: ${component.name} (process ${pid}) runs since before it was renewed, and ` +
         'reads it at its start only: restart it, one machine after the other, each when the others are healthy',

@@ -1,11 +1,9 @@
 // Leases by which one machine of a cluster at a time restarts kube-apiserver, or renews certificates ahead of time;
 // taken by compare-and-swap. Only `uninstall` deletes them.
-import { dirname } from 'node:path';
 import { type Clock, steadyMs } from '../clock.ts';
-import { attempt, realDisk, unlessAbsent } from '../disk/disk.ts';
-import { readRegularFile, replaceFile } from '../disk/files.ts';
 import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
 import { bootId } from '../host/proc.ts';
+import type { RunState } from '../host/state.ts';
 import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import {
@@ -16,6 +14,7 @@ import {
   leaseText,
   type LeaseRequest,
   replaceLease,
+  updateLease,
 } from '../kube/leases.ts';
 import { getIfPresent, microTime } from '../kube/objects.ts';
 import { retry } from '../retry.ts';
@@ -33,8 +32,8 @@ interface MachineLeaseOptions {
   readonly connection: Pick<KubeConnection, 'request'>;
   /** Unique name of this machine in the cluster: the name of its Node object, where known. */
   readonly holder: string;
-  /** File that keeps the observed version for the next process, as a run is shorter than the Lease. Absolute path. */
-  readonly seenFile?: string | undefined;
+  /** Keeps the observed version for the next process, as a run is shorter than the Lease. */
+  readonly state?: RunState | undefined;
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** Duration after which it expires when it is not given back. Default: machineLeaseSeconds. */
@@ -62,7 +61,7 @@ export class MachineLease {
   /** Resolves when it is ours. Throws KubeConflict while another machine holds it, and errors of the connection. */
   async acquire(): Promise<void> {
     const { holder, clock, durationSeconds = machineLeaseSeconds } = this.#options;
-    const found = await this.#read();
+    const found = await getIfPresent<Lease>(this.#request(), leasePath(this.#lease));
     const now = microTime(clock.now());
     const own = {
       holderIdentity: holder,
@@ -91,11 +90,10 @@ export class MachineLease {
    */
   async giveBack(withinMs: number): Promise<void> {
     const { holder, clock, signal } = this.#options;
-    const giveBack = async (): Promise<void> => {
-      const found = await this.#read(lastRequest);
-      if (found?.spec?.holderIdentity !== holder) return;
-      await replaceLease(this.#request(lastRequest), found, { ...found.spec, holderIdentity: '' });
-    };
+    const giveBack = (): Promise<unknown> =>
+      updateLease(this.#request(lastRequest), ({ spec }) =>
+        spec?.holderIdentity === holder ? { ...spec, holderIdentity: '' } : undefined,
+      );
     const isPassing = (err: unknown): boolean => isCode(err, 'KubeConflict', ...unanswered);
     await retry(giveBack, isPassing, { forMs: withinMs, everyMs: askAgainMs, clock, signal });
   }
@@ -114,20 +112,17 @@ export class MachineLease {
     return timeoutMs === undefined ? { signal } : { signal, timeoutMs };
   }
 
-  #read(asking?: Asking): Promise<Lease | undefined> {
-    return getIfPresent<Lease>(this.#request(asking), leasePath(this.#lease));
-  }
-
   async #unchangedMs({ metadata }: Lease): Promise<number> {
-    const { clock, seenFile } = this.#options;
+    const { clock, state } = this.#options;
     const nowMs = steadyMs(clock);
     const version = metadata?.resourceVersion ?? '';
-    // Where the uptime is unknown, an observation of another process means nothing.
-    const file = clock.uptimeSeconds() === undefined ? undefined : seenFile;
-    if (file !== undefined) this.#observed ??= await readObserved(file);
+    // Where the uptime or the boot is unknown, an observation of another process means nothing.
+    const kept = clock.uptimeSeconds() === undefined || bootId() === '' ? undefined : state;
+    const name = `${this.#lease.name}.seen`;
+    this.#observed ??= (await kept?.get(name, asObserved))?.value;
     if (this.#observed?.version !== version || this.#observed.sinceMs > nowMs) {
       this.#observed = { version, sinceMs: nowMs };
-      if (file !== undefined) await keepObserved(file, this.#observed);
+      await kept?.set(name, this.#observed);
     }
     return nowMs - this.#observed.sinceMs;
   }
@@ -157,19 +152,8 @@ interface ObservedVersion {
   readonly sinceMs: number;
 }
 
-/** Undefined when there is no note, or it belongs to another boot or is not ours. Throws ReadFailed. */
-export async function readObserved(path: string): Promise<ObservedVersion | undefined> {
-  const what = `note "${path}"`;
-  const bytes = await attempt({ code: 'ReadFailed', action: 'read', what, directory: dirname(path) }, () =>
-    unlessAbsent(() => readRegularFile(realDisk, path)),
-  );
-  const [boot, version = '', sinceMs = ''] = (bytes?.toString('utf8') ?? '').split(' ');
-  if (boot === '' || boot !== bootId() || !/^\d+$/.test(sinceMs)) return undefined;
-  return { version, sinceMs: Number(sinceMs) };
-}
-
-/** Writes the note into an existing directory. Throws WriteFailed. */
-export async function keepObserved(path: string, { version, sinceMs }: ObservedVersion): Promise<void> {
-  const content = [bootId(), version, Math.floor(sinceMs)].join(' ');
-  await replaceFile({ path, content, mode: 0o600, what: 'note' });
+/** Undefined for a value that is no observation. */
+export function asObserved(value: unknown): ObservedVersion | undefined {
+  const { version, sinceMs } = (value ?? {}) as Partial<Record<keyof ObservedVersion, unknown>>;
+  return typeof version === 'string' && typeof sinceMs === 'number' ? { version, sinceMs } : undefined;
 }

@@ -6,25 +6,20 @@
 // 3. note which of its processes run: they have read former content. Later ones read the new file.
 // When nothing was written the note is removed, so that a write that fails again and again restarts nothing.
 import { X509Certificate } from 'node:crypto';
-import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { ComponentName } from '../components.ts';
-import { realDisk } from '../disk/disk.ts';
-import { readRegularFile, replaceFile } from '../disk/files.ts';
-import { RecoveryError, systemCode } from '../errors.ts';
+import type { RecoveryError } from '../errors.ts';
 import type { ProcessId } from '../host/proc.ts';
+import type { RunState } from '../host/state.ts';
 import { certificateKey } from '../inventory/content.ts';
 import type { Location } from '../inventory/model.ts';
 import type { Store } from '../store/store.ts';
 import type { Component, Marker } from './decide.ts';
 import { readersOnHost } from './processes.ts';
 
-/** Place of the notes that a run keeps for the next run. */
+/** Where a run leaves markers and proofs to be given for the next run. */
 export interface RestartNotes {
-  /** The lock directory. */
-  readonly directory: string;
-  /** Result of bootId. */
-  readonly boot: string;
+  /** Kept for this boot: no process outlives it. */
+  readonly state: RunState;
   /** Called with the error of a write or removal. Must not throw. */
   readonly onFailed: (err: RecoveryError) => void;
 }
@@ -38,28 +33,20 @@ export class Markers {
     this.#notes = notes;
   }
 
-  get boot(): string {
-    return this.#notes.boot;
-  }
-
   /**
-   * The present marker: other runs leave and remove markers, too. An unreadable one counts as left by a run that died
-   * while it wrote.
+   * The present marker: other runs leave and remove markers, too. An unreadable one, also of an earlier version, counts
+   * as left by a run that died while it wrote.
    */
   async look(name: ComponentName): Promise<Marker | undefined> {
     const unwritten = this.#unwritten.get(name);
     if (unwritten !== undefined) return unwritten;
-    const text = await readRegularFile(realDisk, this.#path(name)).catch((err: unknown) =>
-      ['ENOENT', 'ENOTDIR'].includes(systemCode(err) ?? '') ? undefined : '',
-    );
-    return text === undefined
-      ? undefined
-      : (parse(text.toString()) ?? { boot: this.boot, state: 'writing', running: [] });
+    const found = await this.#notes.state.look(noteName(name), asMarker);
+    return found === 'garbled' ? { state: 'writing', running: [] } : found?.value;
   }
 
   async set(name: ComponentName, marker: Marker): Promise<void> {
     try {
-      await replaceFile({ path: this.#path(name), content: JSON.stringify(marker), mode: 0o600, what: 'marker' });
+      await this.#notes.state.set(noteName(name), marker);
       this.#unwritten.delete(name);
     } catch (err) {
       this.#unwritten.set(name, marker);
@@ -75,28 +62,18 @@ export class Markers {
 
   async remove(name: ComponentName): Promise<void> {
     this.#unwritten.delete(name);
-    // Recursive, whatever lies there: a marker that stays would restart its component at every run.
-    await rm(this.#path(name), { force: true, recursive: true }).catch((cause: unknown) => {
-      const message = `Cannot remove marker "${this.#path(name)}": ${systemCode(cause) ?? 'unknown'}; remove it by hand`;
-      this.#notes.onFailed(new RecoveryError('WriteFailed', message, { cause }));
-    });
-  }
-
-  #path(name: ComponentName): string {
-    return join(this.#notes.directory, `restart-${name}`);
+    // A marker that stays would restart its component at every run.
+    await this.#notes.state.remove(noteName(name)).catch(this.#notes.onFailed);
   }
 }
 
-function parse(text: string): Marker | undefined {
-  try {
-    const { boot, state, running, until } = JSON.parse(text) as Partial<Record<keyof Marker, unknown>>;
-    if (typeof boot !== 'string' || (state !== 'writing' && state !== 'written')) return undefined;
-    if (!Array.isArray(running) || !running.every(isProcess)) return undefined;
-    const end = typeof until === 'string' ? new Date(until) : undefined;
-    return { boot, state, running, ...(end !== undefined && !Number.isNaN(end.getTime()) && { until: end }) };
-  } catch {
-    return undefined;
-  }
+const noteName = (name: ComponentName): string => `restart-${name}`;
+
+function asMarker(value: unknown): Marker | undefined {
+  const { state, running, until } = (value ?? {}) as Partial<Record<keyof Marker, unknown>>;
+  if ((state !== 'writing' && state !== 'written') || !Array.isArray(running) || !running.every(isProcess)) return;
+  const end = typeof until === 'string' ? new Date(until) : undefined;
+  return { state, running, ...(end !== undefined && !Number.isNaN(end.getTime()) && { until: end }) };
 }
 
 const isProcess = (value: unknown): value is ProcessId => {
@@ -105,7 +82,6 @@ const isProcess = (value: unknown): value is ProcessId => {
 };
 
 export function createMarkingStore(store: Store, components: readonly Component[], markers: Markers): Store {
-  const { boot } = markers;
   /** Serialises writes of files of one component: each removes only its own note. */
   const last = new Map<Component, Promise<unknown>>();
 
@@ -119,10 +95,10 @@ export function createMarkingStore(store: Store, components: readonly Component[
     // Read now, not when this run began: another run may have left a marker since, and its note must outlast ours.
     const before = await markers.look(name);
     const until = [before?.until, former].reduce((one, other) => (one && other && one < other ? one : (other ?? one)));
-    await markers.set(name, { boot, state: 'writing', running: before?.running ?? [], until }); // 1
+    await markers.set(name, { state: 'writing', running: before?.running ?? [], until }); // 1
     const written = await write(); // 2
     if (written.changed)
-      await markers.set(name, { boot, state: 'written', running: runningOf(component), until }); // 3
+      await markers.set(name, { state: 'written', running: runningOf(component), until }); // 3
     else if (before === undefined) await markers.remove(name);
     else await markers.set(name, before);
     return written;

@@ -3,14 +3,9 @@
 // has renewed since. Each identity reads its Lease itself: that its credential may read it proves half.
 // Use that has not been proven is kept in the lock directory until it is: a pass that finds nothing to renew must not
 // report a success that was not observed. Proofs are tried again after a minute, then at growing distances, of an hour
-// at most. The note does not outlive a boot (/run), and a note of another boot counts for nothing: all processes have
-// been started again since.
-import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
+// at most. The note does not outlive a boot: all processes have been started again since.
 import { notLater } from '../clock.ts';
-import { attempt, realDisk } from '../disk/disk.ts';
-import { readRegularFile, replaceFile } from '../disk/files.ts';
-import type { RecoveryError } from '../errors.ts';
+import type { RunState } from '../host/state.ts';
 import type { Log } from '../log.ts';
 import { type HostProofs, proveEtcdHere, proveIdentityHere, proveServedHere } from '../proof/prove.ts';
 import { backoffMs } from '../retry.ts';
@@ -88,7 +83,7 @@ export async function proveAll(
   proving: ProvingOptions,
 ): Promise<readonly string[]> {
   const now = proving.clock.now();
-  const before = await loadPending(notes);
+  const before = await loadPending(notes.state);
   const others = before.filter(({ name }) => !fresh.some((one) => one.name === name));
   const later = others.filter((one) => !isDue(one, now));
   const isKnown = (name: string): boolean =>
@@ -122,35 +117,16 @@ export function isDue({ askedAt, attempts }: Pick<PendingProof, 'askedAt' | 'att
   return sinceMs < 0 || sinceMs >= pauseMs;
 }
 
-const fileIn = (directory: string): string => join(directory, 'unproven');
+const noteName = 'unproven';
 
 /** Empty where there is no note, or it cannot be read: then the next renewal proves again. */
-export async function loadPending({
-  directory,
-  boot,
-}: Pick<RestartNotes, 'directory' | 'boot'>): Promise<readonly PendingProof[]> {
-  const text = (await readRegularFile(realDisk, fileIn(directory)).catch(() => '')).toString();
-  try {
-    const { boot: noted, unproven } = JSON.parse(text) as { readonly boot?: unknown; readonly unproven?: unknown };
-    return noted === boot && Array.isArray(unproven) ? unproven.flatMap(entryOf) : [];
-  } catch {
-    return [];
-  }
-}
-
-const removing = { code: 'WriteFailed', action: 'remove', remains: '' } as const;
+export const loadPending = async (state: RunState): Promise<readonly PendingProof[]> =>
+  (await state.get(noteName, (value) => (Array.isArray(value) ? value.flatMap(entryOf) : undefined)))?.value ?? [];
 
 /** Never rejects: this run reports them anyway. */
-async function savePending(unproven: readonly PendingProof[], notes: RestartNotes): Promise<void> {
-  const { directory, boot, onFailed } = notes;
-  const path = fileIn(directory);
-  try {
-    const content = JSON.stringify({ boot, unproven });
-    if (unproven.length > 0) await replaceFile({ path, content, mode: 0o600, what: 'note' });
-    else await attempt({ ...removing, what: `note "${path}"`, directory }, () => rm(path, { force: true }));
-  } catch (err) {
-    onFailed(err as RecoveryError);
-  }
+function savePending(unproven: readonly PendingProof[], { state, onFailed }: RestartNotes): Promise<void> {
+  const saved = unproven.length > 0 ? state.set(noteName, unproven) : state.remove(noteName);
+  return saved.catch(onFailed);
 }
 
 function entryOf(value: unknown): readonly PendingProof[] {

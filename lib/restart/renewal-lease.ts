@@ -2,18 +2,13 @@
 // it takes a Lease, and it gives that back when all restarted components are proven in use; a node that cannot prove
 // that keeps it, so that a fault does not spread. Expired certificates need no Lease, and the wait is bounded
 // (lib/plan/ahead-rules.ts).
-import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { realDisk } from '../disk/disk.ts';
-import { ensurePrivateDirectory, readRegularFile, replaceFile } from '../disk/files.ts';
 import { errorText, isCode } from '../errors.ts';
-import { isNews } from '../host/notes.ts';
+import type { RunState } from '../host/state.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { leaseText } from '../kube/leases.ts';
 import type { Log } from '../log.ts';
 import { MachineLease, renewalLease } from './machine-lease.ts';
-import type { RestartNotes } from './markers.ts';
 import { nextCommand } from '../next-command.ts';
 
 export interface RenewalLeaseOptions {
@@ -21,10 +16,8 @@ export interface RenewalLeaseOptions {
   readonly withConnection: <T>(work: (connection: KubeConnection) => Promise<T>) => Promise<T>;
   /** Unique name of this machine in the cluster: the name of its Node object, where known. */
   readonly holder: () => Promise<string>;
-  /** The holder where a note of an earlier version names none. */
-  readonly hostName: string;
-  /** Directory of the note that a process leaves for the next one when it stops before its renewal is proven. */
-  readonly notes: Pick<RestartNotes, 'directory' | 'boot'>;
+  /** Keeps the holder for the next process when this one stops before its renewal is proven. */
+  readonly state: RunState;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
@@ -41,22 +34,19 @@ export class RenewalLease {
 
   /** Undefined when this node may renew now; else why it has to wait, as the end of a sentence. Never rejects. */
   async take(): Promise<string | undefined> {
-    const { log, notes } = this.#options;
-    const noted = await this.#noted();
-    const wasNoted = noted?.boot === notes.boot;
+    const { log, state } = this.#options;
+    const noted = await state.getText(noteName);
     try {
-      await ensurePrivateDirectory(notes.directory);
-      const holder = wasNoted ? noted.holder : await this.#options.holder();
+      const holder = noted?.value ?? (await this.#options.holder());
       // Noted first: a Lease that is taken and not noted would never be given back.
-      await replaceFile({ path: this.#note, content: `${notes.boot} ${holder}`, mode: 0o600, what: 'note' });
+      await state.set(noteName, holder);
       await this.#with(holder, (lease) => lease.acquire());
       log.info('renewal.started', { lease: name });
-      // An error here must not lose our Lease.
-      await rm(join(notes.directory, waitingNote), { force: true, recursive: true }).catch(() => undefined);
+      await state.forget(waitingNote);
       return undefined;
     } catch (err) {
       const isHeld = isCode(err, 'KubeConflict');
-      if (!wasNoted) await rm(this.#note, { force: true }).catch(() => undefined);
+      if (noted === undefined) await state.forget(noteName);
       const granted = isCode(err, 'KubeForbidden', 'KubeNotFound') ? `; ${grant}` : '';
       const message = isHeld ? err.message : `Cannot take ${leaseText(renewalLease)}: ${errorText(err)}${granted}`;
       await this.#tellWaiting(isHeld, message);
@@ -66,9 +56,8 @@ export class RenewalLease {
 
   /** Logs a wait when it begins, and once an hour from then on: a timer runs each minute. */
   async #tellWaiting(isHeld: boolean, message: string): Promise<void> {
-    const { clock, log, notes } = this.#options;
-    const content = isHeld ? 'held' : 'refused';
-    if (await isNews(notes.directory, waitingNote, content, clock.now()))
+    const { clock, log, state } = this.#options;
+    if (await state.isNews(waitingNote, isHeld ? 'held' : 'refused', clock.now()))
       log[isHeld ? 'info' : 'warn']('renewal.waiting', { lease: name, message });
   }
 
@@ -77,14 +66,13 @@ export class RenewalLease {
    * it.
    */
   async settle(isProven: () => Promise<boolean>): Promise<void> {
-    const { log, notes } = this.#options;
-    const noted = await this.#noted();
-    if (noted === undefined) return;
-    if (noted.boot !== notes.boot) return rm(this.#note, { force: true }).catch(() => undefined);
+    const { log, state } = this.#options;
+    const holder = (await state.getText(noteName))?.value;
+    if (holder === undefined) return;
     try {
-      if (!(await isProven())) return await this.#with(noted.holder, (lease) => lease.acquire());
-      await this.#with(noted.holder, (lease) => lease.giveBack(releaseMs));
-      await rm(this.#note, { force: true });
+      if (!(await isProven())) return await this.#with(holder, (lease) => lease.acquire());
+      await this.#with(holder, (lease) => lease.giveBack(releaseMs));
+      await state.remove(noteName);
       log.info('renewal.finished', { lease: name });
     } catch (err) {
       // The note stays: the next run gives the Lease back.
@@ -92,27 +80,15 @@ export class RenewalLease {
     }
   }
 
-  /** Boot in which this node has taken it, and its holder name. */
-  async #noted(): Promise<{ readonly boot: string; readonly holder: string } | undefined> {
-    const text = (await readRegularFile(realDisk, this.#note).catch(() => undefined))?.toString();
-    const [boot = '', holder = this.#options.hostName] = text?.split(' ') ?? [];
-    return text === undefined ? undefined : { boot, holder };
-  }
-
-  get #note(): string {
-    return join(this.#options.notes.directory, 'renewing');
-  }
-
   #with<T>(holder: string, work: (lease: MachineLease) => Promise<T>): Promise<T> {
-    const { withConnection, clock, signal, notes } = this.#options;
-    const seenFile = join(notes.directory, 'renewal-lease');
+    const { withConnection, clock, signal, state } = this.#options;
     return withConnection((connection) =>
       work(
         new MachineLease({
           connection,
           lease: renewalLease,
           holder,
-          seenFile,
+          state,
           clock,
           signal,
           timeoutMs,
@@ -132,6 +108,6 @@ const timeoutMs = 3_000;
 /** kube-apiserver reads its certificates again without a restart: it answers, or is away for another reason. */
 const releaseMs = 10_000;
 
-const waitingNote = 'waiting';
+const [noteName, waitingNote] = ['renewing', 'waiting'];
 
 const grant = `grant it with "${nextCommand('init host')}" on a control-plane node`;

@@ -6,7 +6,7 @@ import type { RegenConfig } from '../config/mode-settings.ts';
 import { isRecent } from '../clock.ts';
 import { durationText, parseDuration } from '../duration.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import { readNote, writeNote } from '../host/notes.ts';
+import { RunState } from '../host/state.ts';
 import {
   certificateValidity,
   kubeadmConfig,
@@ -27,6 +27,8 @@ type Places = Pick<RegenConfig, 'backupDir' | 'lockDir'>;
  * (in the directory of the lock).
  */
 export const lifeNote = 'certificate-validity';
+/** State that outlasts a boot: the run before the kubelet has no API. */
+const lifeIn = (backupDir: string): RunState => new RunState(backupDir, 'disk');
 /** The ClusterConfiguration sets no validity period, so kubeadm's default counts. */
 const silent = 'default';
 
@@ -43,8 +45,8 @@ export async function withNotedLife(
   { inventory, lives, backupDir }: Configured & Pick<Places, 'backupDir'>,
 ): Promise<Resolved> {
   if (inventory.discover !== 'kubeadm') return resolved;
-  const note = await readNote(backupDir, lifeNote);
-  return withCertificateValidity(resolved, parseDuration(note?.text ?? '') || undefined, lives);
+  const note = await lifeIn(backupDir).getText(lifeNote);
+  return withCertificateValidity(resolved, parseDuration(note?.value ?? '') || undefined, lives);
 }
 
 /**
@@ -52,7 +54,7 @@ export async function withNotedLife(
  * Never rejects.
  */
 export async function withLifeOfCluster(mode: Places, runtime: Runtime, asHost: AsHost | undefined): Promise<Resolved> {
-  if ((await readNote(mode.backupDir, lifeNote)) === undefined) await askLife(mode, runtime, asHost);
+  if ((await lifeIn(mode.backupDir).getText(lifeNote)) === undefined) await askLife(mode, runtime, asHost);
   return withNotedLife(runtime.resolved, { ...runtime.config, ...mode });
 }
 
@@ -61,7 +63,8 @@ export async function askLife(places: Places, runtime: Runtime, asHost: AsHost |
   const { config, clock, log, signal } = runtime;
   const now = clock.now();
   if (asHost === undefined || config.inventory.discover !== 'kubeadm') return;
-  const [heard, tried] = await Promise.all([readNote(places.backupDir, lifeNote), readNote(places.lockDir, lifeNote)]);
+  const [life, state] = [lifeIn(places.backupDir), new RunState(places.lockDir)];
+  const [heard, tried] = await Promise.all([life.getText(lifeNote), state.getText(lifeNote)]);
   if (isRecent(heard?.at, againMs, now) || isRecent(tried?.at, afterFailureMs, now)) return;
   try {
     const found = await asHost((connection) =>
@@ -72,15 +75,15 @@ export async function askLife(places: Places, runtime: Runtime, asHost: AsHost |
     );
     const validity = certificateValidity(found?.data?.['ClusterConfiguration']);
     const told = validity === undefined ? silent : durationText(validity);
-    await writeNote(places.backupDir, lifeNote, told, now);
-    if (told !== (heard?.text ?? silent))
+    await life.keep(lifeNote, told, now);
+    if (told !== (heard?.value ?? silent))
       log.info('life.followed', {
         message: `certificates live ${told}, as ConfigMap "kube-system/kubeadm-config" says`,
       });
   } catch (err) {
     const code = err instanceof RecoveryError ? err.code : 'unknown';
-    await writeNote(places.lockDir, lifeNote, code, now);
-    if (!isCode(err, 'KubeForbidden') || tried?.text === code) return;
+    await state.keep(lifeNote, code, now);
+    if (!isCode(err, 'KubeForbidden') || tried?.value === code) return;
     const message = `the life of certificates in ConfigMap "kube-system/kubeadm-config" is not known: ${errorText(err)}; ${grant}`;
     log.warn('discovery.partial', { message });
   }

@@ -3,14 +3,14 @@
 // the marks.
 import type { RegenConfig } from '../config/mode-settings.ts';
 import type { RecoveryError } from '../errors.ts';
-import { bootId } from '../host/proc.ts';
+import { RunState } from '../host/state.ts';
 import { serverAddress } from '../address.ts';
 import type { RegenReport } from '../regen/journal.ts';
 import { type Component, componentsOf } from '../restart/decide.ts';
 import { lookForFormer, markFormer } from '../restart/former-files.ts';
 import { markLoopback } from '../restart/loopback-restart.ts';
 import { restartMarked, type RestartOutcome } from '../restart/host-restarts.ts';
-import { createMarkingStore, Markers, type RestartNotes } from '../restart/markers.ts';
+import { createMarkingStore, Markers } from '../restart/markers.ts';
 import {
   proveAll,
   type ProvingOptions,
@@ -55,10 +55,11 @@ export function createHostRestarts(
   const components = componentsOf(resolved);
   const onFailed = ({ code, message }: RecoveryError): void =>
     log.warn('restart.failed', { path: mode.lockDir, code, err: message });
-  const notes = { directory: mode.lockDir, boot: bootId(), onFailed };
+  const state = new RunState(mode.lockDir);
+  const notes = { state, onFailed };
   const markers = new Markers(notes);
-  const lease = createRenewalLease(mode, identity, { store: disk, runtime, notes });
-  const observe = (): ReturnType<typeof lookForFormer> => lookForFormer({ components, resolved, notes, clock }, 'keep');
+  const lease = createRenewalLease(mode, identity, { store: disk, runtime, state });
+  const observe = (): ReturnType<typeof lookForFormer> => lookForFormer({ components, resolved, state, clock }, 'keep');
   const proving = provingOptions(disk, components, runtime);
   return {
     store: createMarkingStore(disk, components, markers),
@@ -120,7 +121,7 @@ async function etcdProblem(proving: ProvingOptions): Promise<string | undefined>
 interface Renewing {
   readonly store: Store;
   readonly runtime: Runtime;
-  readonly notes: RestartNotes;
+  readonly state: RunState;
 }
 
 /**
@@ -130,12 +131,12 @@ interface Renewing {
 function createRenewalLease(
   { restart }: RegenConfig,
   identity: HostIdentity | undefined,
-  { store, runtime, notes }: Renewing,
+  { store, runtime, state }: Renewing,
 ): RenewalLease | undefined {
-  const { hostName, once, clock, log, signal } = runtime;
+  const { once, clock, log, signal } = runtime;
   if (!restart || !once || identity === undefined) return undefined;
   const holder = (): Promise<string> => nodeNameHere(store, runtime);
-  return new RenewalLease({ withConnection: identity.asHost, holder, hostName, notes, clock, log, signal });
+  return new RenewalLease({ withConnection: identity.asHost, holder, state, clock, log, signal });
 }
 
 function wantedOf(outcomes: readonly RestartOutcome[], now: Date): readonly WantedProof[] {

@@ -5,7 +5,7 @@ import { isRecent } from '../clock.ts';
 import type { ToolConfig } from '../config/load.ts';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import { forgetNote, readNote, writeNote } from '../host/notes.ts';
+import { RunState } from '../host/state.ts';
 import { applyManifests } from '../install/apply.ts';
 import { missingRights } from '../install/missing-rights.ts';
 import { allDirectories } from '../inventory/located.ts';
@@ -60,11 +60,12 @@ export async function keepRights(
 ): Promise<void> {
   const { config, clock, log, signal } = runtime;
   const now = clock.now();
-  const note = await readNote(lockDir, noteName);
+  const state = new RunState(lockDir);
+  const note = await state.getText(noteName);
   const grant = grantOf({ inventory: config.inventory, policy });
   const granted = grant.renewsAhead ? 'granted, with renewal' : 'granted';
   const isOfKubeadm = config.inventory.discover === 'kubeadm';
-  const waitMs = note?.text === granted ? againMs : afterFailureMs;
+  const waitMs = note?.value === granted ? againMs : afterFailureMs;
   if (!isOfKubeadm || isRecent(note?.at, waitMs, now)) return;
   const kubeconfig = administratorOf(config);
   try {
@@ -77,16 +78,16 @@ export async function keepRights(
       });
       log.info('rights.granted', { message: `granted ${how}` });
       // The next run fetches the validity period again.
-      await forgetNote(lockDir, lifeNote);
+      await state.forget(lifeNote);
     }
-    await writeNote(lockDir, noteName, granted, now);
+    await state.keep(noteName, granted, now);
   } catch (err) {
     if (isCode(err, 'KubeUnavailable') || signal.aborted) return; // the next run checks again
     const text = errorText(err);
     // Where no identity can be signed, as with an external CA, no request reached the API.
     const isOfApi = isCode(err, 'KubeForbidden', 'KubeUnauthorized', 'KubeRejected', 'KubeConflict');
-    if (isOfApi && note?.text !== text) log.warn('rights.missing', { message: text });
-    await writeNote(lockDir, noteName, text, now);
+    if (isOfApi && note?.value !== text) log.warn('rights.missing', { message: text });
+    await state.keep(noteName, text, now);
   }
 }
 

@@ -4,8 +4,7 @@ import { createHash } from 'node:crypto';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import type { ManagementPlace, PairDelivery } from '../config/management-settings.ts';
 import { errorText, RecoveryError } from '../errors.ts';
-import { isRecent } from '../clock.ts';
-import { readNote, writeNote } from '../host/notes.ts';
+import { RunState } from '../host/state.ts';
 import type { Api } from '../install/apply.ts';
 import { deliverPairs, type PairDestination } from '../management/deliver.ts';
 import { annotateMachine, expiryText, machineText } from '../management/machine-expiry.ts';
@@ -27,8 +26,8 @@ const tryAgainMs = 600_000;
 /** Sources of a single run: the places, and when an earlier run has fetched from each (/run). */
 export async function sourcesOf({ sources, lockDir }: Pick<RegenConfig, 'sources' | 'lockDir'>): Promise<Sources> {
   const places = Object.entries(sources).map(async ([name, source]): Promise<[string, Asked]> => {
-    const note = await readNote(lockDir, `asked-${name}`);
-    const askedAt = note?.text === identityOf(source) ? note.at : undefined;
+    const note = await new RunState(lockDir).getText(`asked-${name}`);
+    const askedAt = note?.value === identityOf(source) ? note.at : undefined;
     return [name, { place: sourceText(source), ...(askedAt && { askedAt }) }];
   });
   return new Map(await Promise.all(places));
@@ -55,7 +54,7 @@ export async function askSources(
     const place = sourceText(source);
     if (dryRun && source.command !== undefined) return [name, { place, answer: notRun }];
     if (lockDir !== undefined && !dryRun)
-      await writeNote(lockDir, `asked-${name}`, identityOf(source), asking.clock.now());
+      await new RunState(lockDir).keep(`asked-${name}`, identityOf(source), asking.clock.now());
     try {
       const answer = await inTime(asking, place, (limited) => {
         const withSecrets = <T>(secret: ManagementPlace, work: (store: Store) => Promise<T>): Promise<T> =>
@@ -77,6 +76,7 @@ export async function askSources(
 /** Hash of a place in its configured form: a note about another place counts for nothing. */
 export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: Runtime): Promise<void> {
   const { deliveries, lockDir } = mode;
+  const state = new RunState(lockDir);
   const all = Object.entries(deliveries).map(([name, one]) => [name, destinationOf(one, runtime)] as const);
   const noteOf = (name: string): string => `delivered-${name}`;
   const told = (name: string, fingerprint: string): string => `${fingerprint} ${identityOf(deliveries[name] ?? {})}`;
@@ -84,13 +84,12 @@ export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: 
     ...runtime,
     store,
     async isDone(name, fingerprint) {
-      const note = await readNote(lockDir, noteOf(name));
       const [what, now] = [told(name, fingerprint), runtime.clock.now()];
-      if (note?.text === `${what} failed`) return isRecent(note.at, tryAgainMs, now);
-      return note?.text === `${what} looked` && isRecent(note.at, lookAgainMs, now);
+      const hasFailed = await state.isFresh(noteOf(name), `${what} failed`, tryAgainMs, now);
+      return hasFailed || state.isFresh(noteOf(name), `${what} looked`, lookAgainMs, now);
     },
     done: (name, fingerprint, outcome) =>
-      writeNote(lockDir, noteOf(name), `${told(name, fingerprint)} ${outcome}`, runtime.clock.now()),
+      state.keep(noteOf(name), `${told(name, fingerprint)} ${outcome}`, runtime.clock.now()),
   });
 }
 
@@ -143,9 +142,9 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
   const { clock, log, signal } = runtime;
   if (machine === undefined) return;
   const told = `${identityOf(machine)} ${expiryText(notAfter)}`;
-  const note = await readNote(lockDir, noteOfMachine);
-  if (note?.text === told && isRecent(note.at, toldAgainMs, clock.now())) return;
-  if (note?.text === `${told} failed` && isRecent(note.at, tryAgainMs, clock.now())) return;
+  const state = new RunState(lockDir);
+  if (await state.isFresh(noteOfMachine, told, toldAgainMs, clock.now())) return;
+  if (await state.isFresh(noteOfMachine, `${told} failed`, tryAgainMs, clock.now())) return;
   try {
     const outcome = await inTime(runtime, machineText(machine), (limited) =>
       withPlace(machine, limited, (api) => annotateMachine({ ...api, machine, notAfter })),
@@ -153,12 +152,12 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
     if (outcome === 'written') {
       log.info('machine.annotated', { message: machineText(machine), notAfter: notAfter.toISOString() });
     }
-    await writeNote(lockDir, noteOfMachine, told, clock.now());
+    await state.keep(noteOfMachine, told, clock.now());
   } catch (err) {
     if (signal.aborted) return;
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.warn('machine.failed', { message: machineText(machine), err: errorText(err), code });
-    await writeNote(lockDir, noteOfMachine, `${told} failed`, clock.now());
+    await state.keep(noteOfMachine, `${told} failed`, clock.now());
   }
 }
 

@@ -6,8 +6,7 @@ import { readFile } from 'node:fs/promises';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { replaceFile } from '../disk/files.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
-import { isRecent } from '../clock.ts';
-import { isNews, readNote, writeNote } from '../host/notes.ts';
+import { RunState } from '../host/state.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { signerOf } from '../issue/host-credential.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../kube/cluster-info.ts';
@@ -37,6 +36,7 @@ interface ClusterInfoKeeping {
 export async function publishRenewed({ mode, identity, store, runtime }: ClusterInfoKeeping): Promise<void> {
   const { clock, log, resolved, signal } = runtime;
   const now = clock.now();
+  const state = new RunState(mode.lockDir);
   let refusal = '';
   try {
     const signer = signerOf(identity.kubeconfig, resolved);
@@ -46,24 +46,23 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
     if (own === undefined || now < own.facts.notBefore || now >= own.facts.notAfter) return;
     await giveToApprover(own, log).catch(async (err: unknown) => {
       const fields = { path: approverAuthorityFile(defaultDirectory), err: errorText(err) };
-      if (await isNews(mode.lockDir, 'approver-authority', fields.err, now)) log.warn('authority.failed', fields);
+      if (await state.isNews('approver-authority', fields.err, now)) log.warn('authority.failed', fields);
     });
     if (!mode.restart) return; // the API may not be there yet: a kubelet waits for this run
-    const note = await readNote(mode.lockDir, noteName);
     const seen = own.facts.fingerprint;
     refusal = `${seen} refused`;
-    if (note?.text === seen && isRecent(note.at, 24 * hourMs, now)) return;
-    if (note?.text === refusal && isRecent(note.at, hourMs, now)) return;
+    if (await state.isFresh(noteName, seen, 24 * hourMs, now)) return;
+    if (await state.isFresh(noteName, refusal, hourMs, now)) return;
     const outcome = await look(own, { identity, runtime });
     if (outcome === 'away') return;
     if (outcome === 'written') {
       log.info('clusterInfo.updated', { message: clusterInfoText, notAfter: own.facts.notAfter.toISOString() });
     }
-    await writeNote(mode.lockDir, noteName, outcome === 'refused' ? refusal : seen, now);
+    await state.keep(noteName, outcome === 'refused' ? refusal : seen, now);
   } catch (err) {
     if (signal.aborted) return;
     // Such as a CA whose key is elsewhere: the next run would meet the same error.
-    if (refusal !== '') await writeNote(mode.lockDir, noteName, refusal, now);
+    if (refusal !== '') await state.keep(noteName, refusal, now);
     const code = err instanceof RecoveryError ? err.code : undefined;
     log.warn('clusterInfo.failed', { message: clusterInfoText, err: errorText(err), code });
   }

@@ -1,9 +1,8 @@
 // The steps of a run of regen. A daemon stays in the repair until it is stopped; a single run takes all steps. Modules
 // not loaded at the start are loaded by the step that needs them: a kubelet may wait for this run.
 import type { RegenConfig } from '../config/mode-settings.ts';
-import { readNote, writeNote } from '../host/notes.ts';
 import { addressGone, addressesNow } from '../host/own-address.ts';
-import { bootId } from '../host/proc.ts';
+import { RunState } from '../host/state.ts';
 import { leaderLeases } from '../inventory/leader-leases.ts';
 import { releaseAfterBoot } from '../regen/boot-leases.ts';
 import { observeBoot } from '../regen/stale-leases.ts';
@@ -45,7 +44,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     onFailure: 'stop',
     async run(run) {
       const { mode } = run;
-      if (keepsNote(run)) run.summaryNotedAt = (await readNote(mode.lockDir, 'summary'))?.at;
+      if (keepsNote(run)) run.summaryNotedAt = (await new RunState(mode.lockDir).getText('summary'))?.at;
       if (hasSources(run)) run.sources = await (await import('./other-clusters.ts')).sourcesOf(mode);
     },
   },
@@ -81,7 +80,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     when: (run) => keepsNote(run) && hasLogged(run),
     onFailure: 'stop',
     async run({ mode, report: { summaryLoggedAt: at } }) {
-      if (at !== undefined) await writeNote(mode.lockDir, 'summary', at.toISOString(), at);
+      if (at !== undefined) await new RunState(mode.lockDir).keep('summary', 'logged', at);
     },
   },
   {
@@ -92,8 +91,8 @@ export const regenSteps: readonly Step<RegenRun>[] = [
       const { mode, runtime, asHost, boot, resolved } = run;
       if (asHost === undefined) return;
       const leases = leaderLeases(resolved.artefacts);
-      const notes = { directory: mode.lockDir, boot: bootId() };
-      run.released = Promise.all([run.released, releaseAfterBoot({ ...runtime, asHost, leases, boot, notes })]);
+      const state = new RunState(mode.lockDir);
+      run.released = Promise.all([run.released, releaseAfterBoot({ ...runtime, asHost, leases, boot, state })]);
     },
   },
   {

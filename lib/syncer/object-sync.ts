@@ -47,10 +47,10 @@ export const defaultRecheckMs = 60_000;
 /** Time that regen has to create its own objects, before the administrator is notified. */
 const awaitedMs = 30_000;
 /**
- * Estimate for content that was not read before. It is mostly small; eight of the largest at a time fit well into the
- * heap.
+ * Estimate for content that was not read before. It is mostly small; four of the largest at a time, with metadata as
+ * large as content and six bytes of JSON for each character, fit into the heap.
  */
-const unknownBytes = 512 * 1024;
+const unknownBytes = 1024 * 1024;
 /** Too small for a wait. */
 const smallBytes = 64 * 1024;
 const retries = { firstMs: 100, longestMs: 10_000 };

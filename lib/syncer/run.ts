@@ -5,7 +5,7 @@ import { WatchHealth, type WatchStatus } from '../kube/list-watch.ts';
 import { errorText } from '../errors.ts';
 import type { CheckState, Health } from '../health.ts';
 import type { Resolved } from '../inventory/model.ts';
-import { watchMetadata } from '../kube/objects.ts';
+import { watchVersion } from '../kube/objects.ts';
 import type { Running } from '../log.ts';
 import { DailySummary, listed, type Summary, summaryOf } from '../summary.ts';
 import { checkDestination, Destination } from './destination.ts';
@@ -51,10 +51,10 @@ export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
   }
 }
 
-/** Memory for passes in parallel: eight objects that were not read before, or two of the largest. */
+/** Memory for passes in parallel: four objects that were not read before, or two of the largest. */
 const roomBytes = 4 * 1024 * 1024;
 
-type OnState = Parameters<typeof watchMetadata>[0]['onState'];
+type OnState = Parameters<typeof watchVersion>[0]['onState'];
 
 async function follow(
   objects: readonly SyncedObject[],
@@ -83,7 +83,7 @@ async function follow(
     const sync = syncs[at] as ObjectSync;
     const onState: OnState = (state) => sync.offer(state.present ? state.object.metadata?.resourceVersion : undefined);
     const onStatus = (status: WatchStatus): void => watches.set(what, status);
-    return [watchMetadata({ ...location, connection, onState, onStatus, clock, log, signal }), sync.run()];
+    return [watchVersion({ ...location, connection, onState, onStatus, clock, log, signal }), sync.run()];
   });
   await Promise.all([recheck(destination, options, report), look(syncs, options), ...follows]);
   return report();

@@ -7,7 +7,7 @@
 import { type Clock, isRecent, steadyMs } from '../clock.ts';
 import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import { isNews, readNote, writeNote } from '../host/notes.ts';
+import { RunState } from '../host/state.ts';
 import { lockHost } from '../host/sole-writer.ts';
 import { caBundleKey } from '../inventory/content.ts';
 import type { DiskLocation } from '../inventory/model.ts';
@@ -58,7 +58,7 @@ export async function followAuthority(options: AuthorityFollowing): Promise<'cur
   if (worstEnding(held, clock.now()) === undefined) return 'current';
   const tell = async (errors: readonly RecoveryError[]): Promise<void> => {
     const text = errors.map(({ message }) => message).join('; ');
-    if (errors.length === 0 || !(await isNews(lockDir, 'authority-failed', text, clock.now()))) return;
+    if (errors.length === 0 || !(await new RunState(lockDir).isNews('authority-failed', text, clock.now()))) return;
     for (const { code, message } of errors) log.warn('authority.failed', { code, err: message });
   };
   try {
@@ -137,8 +137,9 @@ async function holderAt(location: DiskLocation, store: Store, signal: AbortSigna
 /** Whether an hour has passed. Noted before the request: whatever its outcome, the next minute is silent. */
 async function isAskedAgain({ lockDir, clock }: AuthorityFollowing): Promise<boolean> {
   const now = clock.now();
-  if (isRecent((await readNote(lockDir, 'authority-asked'))?.at, askedAgainMs, now)) return false;
-  await writeNote(lockDir, 'authority-asked', '', now);
+  const state = new RunState(lockDir);
+  if (isRecent((await state.getText('authority-asked'))?.at, askedAgainMs, now)) return false;
+  await state.keep('authority-asked', '', now);
   return true;
 }
 

@@ -1,11 +1,8 @@
 // The kubelet reads an expired certificate, and the CA of kubelet.conf, at its start only. Before such a file changes,
 // a note is left, and it stays until the kubelet was restarted, by this run or a later one. When nothing was written
 // the note is removed, so that a write that fails again and again restarts nothing.
-import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
-import { readNote, writeNote } from '../host/notes.ts';
+import { RunState } from '../host/state.ts';
 import { runSystemctl, stateOf, systemdRuns } from '../host/systemd.ts';
 import type { Location } from '../inventory/model.ts';
 import type { Log } from '../log.ts';
@@ -17,24 +14,25 @@ interface Noting {
   readonly store: Store;
   /** Directory of the note. */
   readonly lockDir: string;
-  readonly clock: Clock;
   readonly signal: AbortSignal;
 }
 
 const noteName = 'worker-restart-kubelet';
-const forget = (lockDir: string): Promise<void> => rm(join(lockDir, noteName), { force: true }).catch(() => undefined);
+/** A file that is no note of this version counts as one: a restart too many is better than none. */
+const asNote = (value: unknown): true | undefined => (value === true ? value : undefined);
 
 /** Writes like the store, with the note that the kubelet runs with former content. */
 export async function writeNoted(
   location: Location,
   next: Material,
   seen: Seen,
-  { store, lockDir, clock, signal }: Noting,
+  { store, lockDir, signal }: Noting,
 ): Promise<'written' | 'conflict'> {
-  const before = await readNote(lockDir, noteName);
-  await writeNote(lockDir, noteName, '', clock.now());
+  const state = new RunState(lockDir);
+  const before = await state.look(noteName, asNote);
+  await state.keep(noteName, true);
   const { outcome, err, changed } = await writeAndSee(store, location, next, seen, signal);
-  if (!changed && before === undefined) await forget(lockDir);
+  if (!changed && before === undefined) await state.forget(noteName);
   if (outcome === undefined) throw err;
   return outcome;
 }
@@ -52,8 +50,9 @@ interface Restarting extends Pick<Noting, 'lockDir' | 'signal'> {
 
 /** Acts on the note, where systemd manages the kubelet. Never rejects. */
 export async function restartNoted({ restarts, hasWritten, lockDir, log, signal }: Restarting): Promise<void> {
-  if (!systemdRuns()) return forget(lockDir);
-  if (!hasWritten && (await readNote(lockDir, noteName)) === undefined) return;
+  const state = new RunState(lockDir);
+  if (!systemdRuns()) return state.forget(noteName);
+  if (!hasWritten && (await state.look(noteName, asNote)) === undefined) return;
   const verdict = judgeNote(await stateOf(kubelet, signal), restarts);
   if (verdict === 'keep') return;
   try {
@@ -61,7 +60,7 @@ export async function restartNoted({ restarts, hasWritten, lockDir, log, signal 
       await runSystemctl(['restart', kubelet], { timeoutMs: systemctlMs, signal });
       log.info('restart.done', { component: 'kubelet', message: `systemctl restart ${kubelet}` });
     }
-    await forget(lockDir);
+    await state.forget(noteName);
   } catch (err) {
     log.warn('restart.failed', { component: 'kubelet', err: errorText(err) });
   }

@@ -167,7 +167,7 @@ describe('judge(): what a request must be', () => {
 
   it.each([600, 86_400, 2_147_483_647])('leaves a request for a life of %i s: a kubelet names none', (seconds) => {
     expect(judged({ spec: { expirationSeconds: seconds } })).toMatchObject(left('LifetimeUnsuitable'));
-    expect(judged({ spec: { expirationSeconds: null } })).toMatchObject(approved);
+    expect(judged({ spec: { expirationSeconds: null as never } })).toMatchObject(approved);
   });
 
   it.each<[string, readonly string[]]>([

@@ -77,7 +77,7 @@ describe('docs/kubeadm.md', () => {
     const [, kept] = /generationsKept = (\d+)/.exec(page('lib/store/backup-directory.ts')) ?? [];
     expect(kept).toBe('5');
     expect(flat).toContain('the last five generations');
-    expect(page('README.md')).toContain(`backups\`, last ${kept}`);
+    expect(page('docs/contract.md')).toContain(`backups\`, last ${kept}`);
   });
 });
 

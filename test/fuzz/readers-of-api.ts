@@ -1,6 +1,6 @@
 // Readers of the API server's answers: objects that others write, answers, lists and events. Each is read as the modes read it,
 // from the bytes of the answer on; a connection here is no server, it hands over one body.
-import { type NodeObject, NodeRanges, type SourceOptions } from '../../lib/approver/address-sources.ts';
+import { NodeRanges, type SourceOptions } from '../../lib/approver/address-sources.ts';
 import { Machines } from '../../lib/approver/machines.ts';
 import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
 import { parseRecorded, withIssued } from '../../lib/approver/issued-certificates.ts';
@@ -20,6 +20,7 @@ import { statusError } from '../../lib/kube/api-error.ts';
 import { type ClusterInfo, clusterInfoPath, publishedAuthority } from '../../lib/kube/cluster-info.ts';
 import type { KubeConnection, WatchEvent } from '../../lib/kube/kube.ts';
 import type { Lease } from '../../lib/kube/leases.ts';
+import type { NodeObject } from '../../lib/kube/received.ts';
 import { listWatch } from '../../lib/kube/list-watch.ts';
 import { list } from '../../lib/kube/list.ts';
 import { createLog } from '../../lib/log.ts';
@@ -290,7 +291,7 @@ const request = JSON.parse(csr(clientRequestPem, asClient)) as object;
 
 const readNode = (body: Buffer): unknown => {
   const object = answered<NodeObject>('/api/v1/nodes/panda', body);
-  return [signsOfLife(object as Parameters<typeof signsOfLife>[0], undefined)];
+  return [signsOfLife(object, undefined)];
 };
 
 export const readersOfApi: readonly FuzzedReader[] = [

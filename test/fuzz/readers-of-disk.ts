@@ -7,8 +7,8 @@ import { checkNodeAddresses } from '../../lib/config/address-settings.ts';
 import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
 import { realDisk } from '../../lib/disk/disk.ts';
 import { placeOf } from '../../lib/host/mounts.ts';
-import { readNote } from '../../lib/host/notes.ts';
 import { argvOf, bootId, startOf } from '../../lib/host/proc.ts';
+import { RunState } from '../../lib/host/state.ts';
 import { isOfSession, stateIn, unitOf } from '../../lib/host/systemd.ts';
 import { parseGoDuration } from '../../lib/inventory/discover/certificate-validity.ts';
 import { argumentsOf } from '../../lib/inventory/discover/component-arguments.ts';
@@ -38,7 +38,6 @@ import { editPem } from '../../lib/pki/pem-edit.ts';
 import { otherThanPem } from '../../lib/pki/pem-remains.ts';
 import { ownFirst } from '../../lib/pki/signer-certificate.ts';
 import { verifyChain } from '../../lib/pki/verify.ts';
-import { readObserved } from '../../lib/restart/machine-lease.ts';
 import { Markers } from '../../lib/restart/markers.ts';
 import { BackupDirectory } from '../../lib/store/backup-directory.ts';
 import { parseYaml, yamlText } from '../../lib/yaml.ts';
@@ -333,15 +332,15 @@ export const readersOfDisk: readonly FuzzedReader[] = [
     largest: largestFile,
     read: (bytes) => (
       placed('restart-kubelet', bytes),
-      new Markers({ directory, boot, onFailed: () => undefined }).look('kubelet')
+      new Markers({ state: new RunState(directory), onFailed: () => undefined }).look('kubelet')
     ),
   },
   {
-    name: 'note',
-    form: 'text',
-    seeds: [`${boot} 1234 56789`],
+    name: 'value of an earlier run',
+    form: 'json',
+    seeds: [JSON.stringify({ boot, at: '2026-11-25T08:00:00.000Z', value: 'the text' })],
     largest: largestFile,
-    read: async (bytes) => [await readObserved(placed('note', bytes)), await readNote(directory, 'note')],
+    read: (bytes) => (placed('note', bytes), new RunState(directory).getText('note')),
   },
   {
     name: 'record of an adoption',

@@ -4,7 +4,7 @@
 import { execFile, execFileSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { chmod, copyFile, mkdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -13,6 +13,7 @@ import { findBinaries } from '../support/cluster/binaries.ts';
 import { clusterApiCrd } from '../support/cluster/cluster-api-crds.ts';
 import { startControlPlane, type ControlPlane } from '../support/cluster/control-plane.ts';
 import { EtcdMembers } from '../support/cluster/etcd-members.ts';
+import { keptEarlier } from '../support/cluster/kept-earlier.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { freePorts } from '../support/cluster/ports.ts';
 import { SupervisedProcess } from '../support/cluster/process.ts';
@@ -283,8 +284,7 @@ describe('the plan knows the source', () => {
       // A report of another day asks nobody, one of today when the hour is over, as a run does.
       await here.status({ 'external-etcd-client': { command } }, '--at=2050-01-01');
       expect(await readFile(count, 'utf8')).toBe('asked\n'.repeat(asked));
-      const past = new Date(Date.now() - 3_601_000);
-      await utimes(join(here.machine.root, 'lock', 'asked-external-etcd-client'), past, past);
+      await keptEarlier(join(here.machine.root, 'lock/asked-external-etcd-client'), 3_601_000);
       await here.status({ 'external-etcd-client': { command } });
       await here.run({ 'external-etcd-client': { command } });
       expect(await readFile(count, 'utf8')).toBe('asked\n'.repeat(asked + 2));
@@ -438,8 +438,7 @@ it('a pair that was renewed on a machine of etcd goes into the Secret, once, and
   expect((await look()).stderr).not.toContain('pair.failed');
   expect((await secret()).metadata.resourceVersion).toBe(made.metadata.resourceVersion);
   // An hour later it is; and a failure is not told each minute.
-  const past = new Date(Date.now() - 3_601_000);
-  await utimes(join(first.root, 'lock', 'delivered-apiserver-etcd-client'), past, past);
+  await keptEarlier(join(first.root, 'lock/delivered-apiserver-etcd-client'), 3_601_000);
   expect(lineOf('pair.failed', (await look()).stderr)).toContain(kubeconfig);
   expect((await look()).stderr).not.toContain('pair.failed');
 });

@@ -200,7 +200,39 @@ describe('the syncer', () => {
     expect(syncer.peak() - usual).toBeLessThan(60);
     expect(syncer.log.filter(({ level }) => level === 'error')).toEqual([]);
   }, 300_000);
+
+  test('hears of changes of an object whose events are of the largest size, and publishes the others', async () => {
+    const namespace = await createNamespace(controlPlane, 'events');
+    const large = { kind: 'secret', namespace, name: 'large' } as const;
+    const others = Array.from({ length: 10 }, (_, at) => ({ kind: 'secret', namespace, name: `small-${at}` }) as const);
+    const all = [large, ...others];
+    await putAll(all, { blob: 'zero' });
+    await using syncer = new Running(
+      publishing(
+        namespace,
+        all.map((object) => entryOf(object)),
+      ),
+    );
+    await syncer.shows(all, 'blob', 'zero');
+    const before = syncer.peak();
+    for (const generation of ['one', 'two', 'three', 'four', 'five', 'six']) {
+      await putBesideMetadata(namespace, large.name, generation);
+      await putAll(others, { blob: generation });
+      await syncer.shows(all, 'blob', generation);
+    }
+    console.log(`events: peak ${syncer.peak().toFixed()} MB, before ${before.toFixed()} MB`);
+    expect(syncer.peak() - before).toBeLessThan(60);
+    expect(syncer.log.filter(({ level }) => level === 'error')).toEqual([]);
+  }, 300_000);
 });
+
+/** etcd takes 1.5 MiB; a watch of metadata would be told of six bytes for each character. */
+async function putBesideMetadata(namespace: string, name: string, blob: string): Promise<void> {
+  const owner = { apiVersion: 'v1', kind: 'Owner', uid: '1', name: '<'.repeat(1_500_000) };
+  const body = { metadata: { name, ownerReferences: [owner] }, data: { blob: Buffer.from(blob).toString('base64') } };
+  const path = `/api/v1/namespaces/${namespace}/secrets/${name}`;
+  expect(await controlPlane.admin(path, { method: 'PUT', body })).toMatchObject({ status: 200 });
+}
 
 describe('regen', () => {
   /** A signer, its bundle and a certificate each. */

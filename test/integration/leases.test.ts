@@ -5,6 +5,7 @@ import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../lib/clock.ts';
+import { RunState } from '../../lib/host/state.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import { releaseAfterBoot } from '../../lib/regen/boot-leases.ts';
@@ -249,7 +250,7 @@ test('releaseAfterBoot() waits for an API server that is away in the first run a
       leases: [{ namespace, name: kcm }],
       hostName: hostname(),
       boot: () => ({ bootedAt: undefined, clockStepped: false }),
-      notes: { directory, boot },
+      state: new RunState(directory, { boot }),
       patienceMs: 1000,
       clock: systemClock,
       log: createLog({ write: () => {} }),

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type Clock, systemClock } from '../../lib/clock.ts';
-import { bootId } from '../../lib/host/proc.ts';
+import { RunState } from '../../lib/host/state.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
@@ -65,13 +65,13 @@ async function after(part: number): Promise<Clock> {
   return { ...systemClock, now: () => new Date(systemClock.now().getTime() + aheadMs) };
 }
 
-const markers = (): Markers => new Markers({ directory, boot: bootId(), onFailed: (err) => expect.fail(err.message) });
+const markers = (): Markers =>
+  new Markers({ state: new RunState(directory), onFailed: (err) => expect.fail(err.message) });
 const lease = (): RenewalLease =>
   new RenewalLease({
     withConnection: (work) => work(connection),
     holder: async () => 'node1',
-    hostName: 'node1',
-    notes: { directory, boot: bootId() },
+    state: new RunState(directory),
     clock: systemClock,
     log,
     signal,

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { expiryAnnotation } from '../../lib/management/machine-expiry.ts';
-import { bootId } from '../../lib/host/proc.ts';
+import { RunState } from '../../lib/host/state.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { blocks, page } from '../docs/markdown.ts';
 import { clusterApiCrd } from '../support/cluster/cluster-api-crds.ts';
@@ -32,6 +32,7 @@ inOrder(() => running.explain());
 
 const asAdmin = (...args: readonly string[]) => running.asAdmin(...args);
 const run = (...flags: readonly string[]) => running.run(...flags);
+const state = (): RunState => new RunState(join(machine.root, 'lock'));
 
 const notAfter = async (path: string): Promise<number> =>
   new X509Certificate(await readFile(machine.path(path))).validToDate.getTime();
@@ -132,9 +133,8 @@ it('renews when the Lease is free, keeps it until the scheduler has been restart
   // Two machines may have one host name, never the name of one Node.
   expect(await holder()).toBe('node1');
 
-  // As an earlier version would have left it, which took the Lease by the host name.
-  const note = join(machine.root, 'lock/renewing');
-  await writeFile(note, (await readFile(note, 'utf8')).split(' ')[0] ?? '');
+  // As an earlier run has left it, for which the Node had another name.
+  await state().set('renewing', hostname());
   const taken = `{"spec":{"holderIdentity":"${hostname()}"}}`;
   expect((await asAdmin('patch', ...lease, '--type=merge', '-p', taken)).code).toBe(0);
   expect((await run('--restart')).stderr).toContain('while no kubelet runs');
@@ -152,8 +152,7 @@ it('renews when the Lease is free, keeps it until the scheduler has been restart
 });
 
 it('gives the Lease back later where the API server has refused that', async () => {
-  const note = join(machine.root, 'lock/renewing');
-  await writeFile(note, `${bootId()} node1`);
+  await state().set('renewing', 'node1');
   expect((await asAdmin('patch', ...lease, '--type=merge', '-p', '{"spec":{"holderIdentity":"node1"}}')).code).toBe(0);
   // As one that has just started, and does not know yet who may do what.
   expect((await asAdmin('delete', 'rolebinding', '-n', 'kube-cert-recovery', '--all')).code).toBe(0);

@@ -1,7 +1,7 @@
 // A worker whose CA has expired, or ends soon, beside a real API server whose CA was renewed with its own key; who else may
 // offer one in its place, and what comes of that. Of the control plane of worker.test.ts.
 import { X509Certificate } from 'node:crypto';
-import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -10,6 +10,7 @@ import { createAuthority, createLeaf, type Pair } from '../support/certificates/
 import { dated } from '../support/certificates/dated.ts';
 import { clusterInfoManifests } from '../support/cluster/cluster-info.ts';
 import type { ControlPlane } from '../support/cluster/control-plane.ts';
+import { keptEarlier } from '../support/cluster/kept-earlier.ts';
 import type { Worker, WorkerFiles } from '../support/cluster/worker-machine.ts';
 
 const hour = 3_600_000;
@@ -184,8 +185,7 @@ export function authorityStory({ world, create, approve, cli }: AuthorityStory):
       expect(await worker.start().ended).toBe(0);
       expect(await worker.trust()).toBe(ending);
       expect(worker.lines).toEqual([]);
-      const asked = join(worker.root, 'lock/authority-asked');
-      await utimes(asked, new Date(Date.now() - hour), new Date(Date.now() - hour));
+      await keptEarlier(join(worker.root, 'lock/authority-asked'), hour);
       expect(await worker.start().ended).toBe(0);
       expect([await worker.trust(), await readFile(worker.clientAuthority, 'utf8')]).toEqual([present, present]);
     });

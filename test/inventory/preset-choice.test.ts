@@ -1,31 +1,33 @@
 import { describe, expect, it } from 'vitest';
 import { allDirectories } from '../../lib/inventory/located.ts';
-import { installedPresets, loadPreset, presetNames, presetText } from '../../lib/inventory/preset.ts';
-import { chosenIn, chosenInventory } from '../../lib/inventory/preset-choice.ts';
+import { loadPreset, presetNames, presetText } from '../../lib/inventory/preset.ts';
+import { chosenInventory, chosenPreset, presetChoice } from '../../lib/inventory/preset-choice.ts';
 import { readYaml } from '../../lib/yaml.ts';
 
-const bottlerocket = presetText('eks-anywhere-bottlerocket');
+const bottlerocket = presetChoice(presetText('eks-anywhere-bottlerocket'));
 
-describe('chosenIn()', () => {
-  it('is the first whose file is there, else the last', () => {
-    const there = (path: string): boolean => path === '/var/lib/etcd/pki/ca.crt';
-    expect(chosenIn(bottlerocket, there)).toMatchObject({ preset: 'etcdadm' });
-    expect(chosenIn(bottlerocket, () => false)).toMatchObject({ preset: 'kubeadm' });
-  });
-
+describe('presetChoice()', () => {
   it('is none for an inventory', () => {
-    expect(chosenIn(presetText('etcdadm'), () => true)).toBeUndefined();
+    expect(presetChoice(presetText('etcdadm'))).toBeUndefined();
   });
 
   it('refuses what is none', () => {
-    expect(() => chosenIn('kind: PresetChoice\nname: x\n', () => true)).toThrow(/^Cannot choose a preset: .*presets: /);
+    expect(() => presetChoice('kind: PresetChoice\nname: x\n')).toThrow(/^Cannot choose a preset: .*presets: /);
+  });
+});
+
+describe('chosenPreset()', () => {
+  it('is the first whose file is there, else the last', () => {
+    const there = (path: string): boolean => path === '/var/lib/etcd/pki/ca.crt';
+    expect(bottlerocket && chosenPreset(bottlerocket, there)).toMatchObject({ preset: 'etcdadm' });
+    expect(bottlerocket && chosenPreset(bottlerocket, () => false)).toMatchObject({ preset: 'kubeadm' });
   });
 });
 
 describe('chosenInventory()', () => {
   it('has the name and the directories of the choice, and what lies below them follows', () => {
-    const chosen = chosenIn(bottlerocket, () => false);
-    const inventory = chosenInventory(loadPreset('kubeadm'), 'mine', chosen ?? { preset: '', directories: {} });
+    const chosen = bottlerocket && chosenPreset(bottlerocket, () => false);
+    const inventory = chosenInventory(loadPreset('kubeadm'), 'mine', chosen ?? { directories: {} });
     expect(inventory.name).toBe('mine');
     expect(allDirectories(inventory, {})).toMatchObject({
       pkiDir: '/var/lib/kubeadm/pki',
@@ -38,7 +40,7 @@ describe('chosenInventory()', () => {
     for (const name of presetNames()) {
       const { value } = readYaml(presetText(name)) as { readonly value: { readonly presets?: readonly Choice[] } };
       for (const { preset, directories = {} } of value.presets ?? []) {
-        expect(installedPresets.choice(preset), preset).toBeUndefined();
+        expect(presetChoice(presetText(preset)), preset).toBeUndefined();
         expect(Object.keys(loadPreset(preset).directories ?? {})).toEqual(
           expect.arrayContaining(Object.keys(directories)),
         );

@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Artefact } from '../../lib/inventory/model.ts';
-import { loadPreset, presetNames } from '../../lib/inventory/preset.ts';
+import { placedInventory } from '../../lib/inventory/load.ts';
+import { checkedPreset, loadPreset, presetNames, presetText } from '../../lib/inventory/preset.ts';
+import { presetChoice } from '../../lib/inventory/preset-choice.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 
 const parameters: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
@@ -36,6 +38,16 @@ describe('presets', () => {
       const { hostnames = [] } = one as { hostnames?: readonly string[] };
       if (hostnames.includes('localhost-recovery')) expect(hostnames).toEqual(['localhost-recovery']);
     }
+  });
+
+  it.each(presetNames())('%s is as its YAML after the build has written it as JSON', (name) => {
+    const built = JSON.parse(JSON.stringify(checkedPreset(name))) as ReturnType<typeof checkedPreset>;
+    if (built.kind === 'PresetChoice') {
+      expect(built).toEqual(presetChoice(presetText(name)));
+      return;
+    }
+    for (const options of [{}, { namespace: 'elsewhere' }, { podNamespace: 'of-the-pod' }])
+      expect(placedInventory(built, options)).toEqual(loadPreset(name, options));
   });
 
   it.each(presetNames())('%s loads and resolves', (name) => {

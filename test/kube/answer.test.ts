@@ -51,15 +51,15 @@ describe('parseAnswer() takes', () => {
   });
 });
 
-it('parseAnswer() takes a list without content, or a whole one, where that was asked for', () => {
+it('parseAnswer() takes rows in place of a list, or a whole one, where that was asked for', () => {
   const path = '/api/v1/namespaces/n/secrets?fieldSelector=metadata.name%3Da';
-  const request = { method: 'GET', path, objects: 'metadata', signal: AbortSignal.timeout(1000) } as const;
+  const request = { method: 'GET', path, objects: 'versions', signal: AbortSignal.timeout(1000) } as const;
   const attempt = { ...describeRequest('GET', path), server: 'https://api' };
-  for (const text of [object('PartialObjectMetadataList'), object('SecretList')]) {
+  for (const text of [object('Table'), object('SecretList')]) {
     expect(parseAnswer(request, attempt, text)).toEqual(JSON.parse(text));
   }
   expect(() => parseAnswer(request, attempt, object('ConfigMapList'))).toThrow('ConfigMapList');
-  expect(() => parse(path, object('PartialObjectMetadataList'))).toThrow('PartialObjectMetadataList');
+  expect(() => parse(path, object('Table'))).toThrow('Table');
 });
 
 describe('parseAnswer() refuses, as KubeWrongAnswer of a server that is away,', () => {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
-import { namedListPath, objectPath, watchMetadata } from '../../lib/kube/objects.ts';
+import { namedListPath, objectPath, watchVersion } from '../../lib/kube/objects.ts';
 import { createLog } from '../../lib/log.ts';
 
 it.each([
@@ -15,36 +15,43 @@ it.each([
   );
 });
 
-// k8s.io/apiserver, asPartialObjectMetadataList: what nothing was appended to is null.
-it.each([null, []])(
-  'watchMetadata() asks for no content, and takes the empty list %j for an absent object',
-  async (items) => {
-    const stop = new AbortController();
-    const asked: KubeRequest['objects'][] = [];
-    const connection = {
-      server: 'https://api',
-      request: async ({ objects }: KubeRequest) => {
-        asked.push(objects);
-        return { kind: 'PartialObjectMetadataList', metadata: { resourceVersion: '7' }, items };
-      },
-      async *watch(_: string, { objects }: Pick<KubeRequest, 'objects'>) {
-        asked.push(objects);
-        yield { type: 'BOOKMARK', object: { metadata: { resourceVersion: '8' } } };
-        stop.abort();
-      },
-    } as unknown as KubeConnection;
-    const states: unknown[] = [];
-    await watchMetadata({
-      kind: 'secret',
-      namespace: 'a',
-      name: 'b',
-      connection,
-      clock: systemClock,
-      log: createLog({ write: () => undefined }),
-      signal: stop.signal,
-      onState: (state) => void states.push(state),
-    });
-    expect(states).toEqual([{ present: false }]);
-    expect(asked).toEqual(['metadata', 'metadata']);
-  },
-);
+it.each([
+  [{ rows: null }, { present: false }],
+  [{ rows: [] }, { present: false }],
+  [{ rows: [{ cells: ['b'], object: null }] }, { present: true, object: { metadata: { resourceVersion: '7' } } }],
+  // Of a server that does not know the form.
+  [
+    { items: [{ metadata: { resourceVersion: '5' } }] },
+    { present: true, object: { metadata: { resourceVersion: '5' } } },
+  ],
+])('watchVersion() asks for no object, and hears of the list %j and of an event', async (answer, first) => {
+  const stop = new AbortController();
+  const asked: KubeRequest['objects'][] = [];
+  const connection = {
+    server: 'https://api',
+    request: async ({ objects, path }: KubeRequest) => {
+      asked.push(objects);
+      expect(path).toContain('includeObject=None');
+      return { kind: 'Table', metadata: { resourceVersion: '7' }, ...answer };
+    },
+    async *watch(_: string, { objects }: Pick<KubeRequest, 'objects'>) {
+      asked.push(objects);
+      yield { type: 'BOOKMARK', object: { kind: 'Table', metadata: { resourceVersion: '8' } } };
+      yield { type: 'MODIFIED', object: { kind: 'Table', metadata: { resourceVersion: '9' } } };
+      stop.abort();
+    },
+  } as unknown as KubeConnection;
+  const states: unknown[] = [];
+  await watchVersion({
+    kind: 'secret',
+    namespace: 'a',
+    name: 'b',
+    connection,
+    clock: systemClock,
+    log: createLog({ write: () => undefined }),
+    signal: stop.signal,
+    onState: (state) => void states.push(state),
+  });
+  expect(states).toMatchObject([first, { present: true, object: { metadata: { resourceVersion: '9' } } }]);
+  expect(asked).toEqual(['versions', 'versions']);
+});

@@ -1,14 +1,8 @@
 import { join } from 'node:path';
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import {
-  type ApiService,
-  isSignedBy,
-  judgeProxied,
-  judgeRenewal,
-  type JudgeRenewal,
-  judgeSigned,
-} from '../../lib/proof/api-proofs.ts';
+import type { ApiService } from '../../lib/kube/received.ts';
+import { isSignedBy, judgeProxied, judgeRenewal, type JudgeRenewal, judgeSigned } from '../../lib/proof/api-proofs.ts';
 import { combineProofs, type ProofResult } from '../../lib/proof/result.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
 import { TemporaryDirectory } from '../fileobserver/observation.ts';
@@ -38,7 +32,7 @@ test.each(Object.entries(renewals))('judgeRenewal(): %s', (_title, [given, state
 
 const service = (name: string, status?: 'True' | 'False', local = false): ApiService => ({
   metadata: { name },
-  spec: local ? { service: null } : { service: { name: 'x' } },
+  spec: local ? { service: null as never } : { service: { name: 'x' } },
   ...(status && { status: { conditions: [{ type: 'Available', status, reason: 'FailedDiscoveryCheck' }] } }),
 });
 

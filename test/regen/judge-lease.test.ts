@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { Lease } from '../../lib/kube/leases.ts';
 import { judgeLease, type LeaseReason } from '../../lib/regen/judge-lease.ts';
 
 const bootedAt = new Date('2026-11-21T08:00:00Z');
@@ -6,9 +7,12 @@ const now = new Date('2026-11-21T08:00:30Z');
 const beforeBoot = '2026-08-01T10:00:00.000000Z';
 const uuid = 'b2c1f2c4-5a34-4f0e-8a51-6f3c0c9d1e77';
 
-const lease = (holderIdentity: string | null | undefined, renewTime: string | null | undefined = beforeBoot) => ({
+const lease = (
+  holderIdentity: string | null | undefined,
+  renewTime: string | null | undefined = beforeBoot,
+): Lease => ({
   spec: {
-    ...(holderIdentity === undefined ? {} : { holderIdentity }),
+    ...(holderIdentity === undefined ? {} : { holderIdentity: holderIdentity as string }),
     ...(renewTime === undefined ? {} : { renewTime }),
   },
 });

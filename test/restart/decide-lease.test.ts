@@ -12,7 +12,7 @@ const held: Held = {
 it.each<[string, Partial<Held>, ReturnType<typeof judgeMachineLease>]>([
   ['is taken where nobody holds it', { spec: { holderIdentity: '' } }, { take: true, reason: 'Free' }],
   ['is taken where it says nothing', { spec: undefined }, { take: true, reason: 'Free' }],
-  ['is taken where its holder is null', { spec: { holderIdentity: null } }, { take: true, reason: 'Free' }],
+  ['is taken where its holder is null', { spec: { holderIdentity: null as never } }, { take: true, reason: 'Free' }],
   ['is taken again by its holder', { holder: 'node2' }, { take: true, reason: 'Own' }],
   ['is left to another', {}, { take: false, holder: 'node2', leftMs: 50_000 }],
   ['is left to one whose name only begins alike', { holder: 'node' }, { take: false, holder: 'node2', leftMs: 50_000 }],

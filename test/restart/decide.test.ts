@@ -126,18 +126,16 @@ describe('due()', () => {
   const before = { pid: 7, started: 100 };
   const after = { pid: 8, started: 200 };
   const reused = { pid: 7, started: 300 };
-  const marker: Marker = { boot: 'b', state: 'written', running: [before] };
-  it.each<[string, Marker, string, readonly object[]]>([
-    ['who ran when the file had changed', marker, 'b', [before]],
-    ['nobody of before a boot', marker, 'c', []],
+  const marker: Marker = { state: 'written', running: [before] };
+  it.each<[string, Marker, readonly object[]]>([
+    ['who ran when the file had changed', marker, [before]],
     [
       'everybody, where the run died while it wrote',
       { ...marker, state: 'writing', running: [] },
-      'b',
       [before, after, reused],
     ],
-    ['nobody, where nobody ran', { ...marker, running: [] }, 'b', []],
-  ])('names %s', (_, given, boot, wanted) => {
-    expect(due(given, [before, after, reused], boot)).toEqual(wanted);
+    ['nobody, where nobody ran', { ...marker, running: [] }, []],
+  ])('names %s', (_, given, wanted) => {
+    expect(due(given, [before, after, reused])).toEqual(wanted);
   });
 });

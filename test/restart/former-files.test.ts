@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { controlPlane } from '../../lib/components.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { bootId } from '../../lib/host/proc.ts';
+import { RunState } from '../../lib/host/state.ts';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { type Component, componentsOf } from '../../lib/restart/decide.ts';
 import { formerHere, lookForFormer, markFormer } from '../../lib/restart/former-files.ts';
@@ -73,11 +74,11 @@ async function runsWith(until: Date, isService: boolean): Promise<Machine> {
   return { resolved, components, pid };
 }
 
-const markers = (): Markers => new Markers({ directory: path('lock'), boot: bootId(), onFailed: () => undefined });
+const markers = (): Markers => new Markers({ state: new RunState(path('lock')), onFailed: () => undefined });
 const looking = ({ resolved, components }: Machine, boot = bootId()) => ({
   resolved,
   components,
-  notes: { directory: path('lock'), boot },
+  state: new RunState(path('lock'), { boot }),
   clock: systemClock,
 });
 /** As the run of the timer does it; the answer: the processes that are to be restarted. */

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Clock, systemClock } from '../../lib/clock.ts';
 import { RecoveryError } from '../../lib/errors.ts';
+import { RunState } from '../../lib/host/state.ts';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
@@ -149,8 +150,7 @@ describe('proveAll()', () => {
   });
   const told: string[] = [];
   const notes = (boot = 'this') => ({
-    directory: lockDir,
-    boot,
+    state: new RunState(lockDir, { boot }),
     onFailed: ({ message }: RecoveryError) => void told.push(message),
   });
   const kubelets = { name: 'kubelet', since };
@@ -176,7 +176,7 @@ describe('proveAll()', () => {
     const working = options({ connect: async () => connection, clock: at(601_000) });
     expect(await proveAll([], notes(), working)).toEqual([]);
     expect(lines.join('')).toMatch(/"component":"kubelet".*"event":"proof\.given"/);
-    expect(await loadPending({ directory: lockDir, boot: 'this' })).toEqual([]);
+    expect(await loadPending(notes().state)).toEqual([]);
     expect(await proveAll([], notes(), failing(9_000_000))).toEqual([]);
     expect(told).toEqual([]);
   });
@@ -184,9 +184,9 @@ describe('proveAll()', () => {
   it('leaves a note before it asks, which the next pass completes', async () => {
     const ended = options({ connect: () => new Promise<never>(() => undefined) });
     void proveAll([kubelets], notes(), ended);
-    await vi.waitFor(async () => expect(await loadPending({ directory: lockDir, boot: 'this' })).toHaveLength(1));
+    await vi.waitFor(async () => expect(await loadPending(notes().state)).toHaveLength(1));
     expect(await proveAll([], notes(), options())).toEqual(['kubelet: its use has not been proven yet']);
-    expect(await loadPending({ directory: lockDir, boot: 'another boot' })).toEqual([]);
+    expect(await loadPending(notes('another boot').state)).toEqual([]);
   });
 
   it('asks at growing distances, an hour at most, and at once after a clock was set back', () => {

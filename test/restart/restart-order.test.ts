@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type ComponentName, controlPlane } from '../../lib/components.ts';
 import { systemClock } from '../../lib/clock.ts';
-import { bootId, startOf } from '../../lib/host/proc.ts';
+import { startOf } from '../../lib/host/proc.ts';
+import { RunState } from '../../lib/host/state.ts';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import { createLog } from '../../lib/log.ts';
 import { type Component, componentsOf } from '../../lib/restart/decide.ts';
@@ -44,7 +45,7 @@ const etcdCa = (): ResolvedArtefact => ({
   location: { kind: 'pemPair', certFile: path('etcd-ca.crt'), keyFile: path('etcd-ca.key') },
   readers: [reads('etcd'), reads('kube-apiserver')],
 });
-const markers = (): Markers => new Markers({ directory: path('lock'), boot: bootId(), onFailed: () => undefined });
+const markers = (): Markers => new Markers({ state: new RunState(path('lock')), onFailed: () => undefined });
 
 /** Components whose files have just been replaced while they ran; the certificate that they have read ends then. */
 async function renewedBesides(names: readonly ComponentName[], until?: Date): Promise<readonly Component[]> {
@@ -181,7 +182,7 @@ it('none of them while no kubelet runs', async () => {
 
 it('kube-apiserver once, whose marker was left by a run that died while it wrote', async () => {
   const components = await renewedBesides(['kubelet', ...all]);
-  await markers().set('kube-apiserver', { boot: bootId(), state: 'writing', running: [] });
+  await markers().set('kube-apiserver', { state: 'writing', running: [] });
   const { outcomes, ended } = await restart(components);
   expect(outcomes.map(([, failure]) => failure)).toEqual([undefined, undefined, undefined]);
   expect(ended).toEqual(['kube-apiserver', 'etcd', 'kube-scheduler']);
@@ -211,7 +212,7 @@ describe('etcd as a service of its own', () => {
 
   it('is named no more when it was started again, also where a run died while it wrote', async () => {
     const components = await service(inDays(1));
-    await markers().set('etcd', { boot: bootId(), state: 'writing', running: [], until: inDays(1) });
+    await markers().set('etcd', { state: 'writing', running: [], until: inDays(1) });
     expect((await restart(components)).outcomes).toEqual([]);
     expect(await waitingServices(components, markers())).toEqual([named()]);
     await kill('etcd');

@@ -3,8 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../lib/clock.ts';
-import { readNote } from '../../lib/host/notes.ts';
+import { RunState } from '../../lib/host/state.ts';
 import { judgeNote, writeNoted } from '../../lib/worker/kubelet-restart.ts';
 
 let lockDir: string;
@@ -15,7 +14,8 @@ afterEach(() => rm(lockDir, { recursive: true }));
 
 const empty = { entries: {}, annotations: {} };
 const found = { ...empty, version: 'first' };
-const isNoted = async (): Promise<boolean> => (await readNote(lockDir, 'worker-restart-kubelet')) !== undefined;
+const isNoted = async (): Promise<boolean> =>
+  (await new RunState(lockDir).look('worker-restart-kubelet', (value) => value)) !== undefined;
 
 /** `there`: the version that lies there afterwards. */
 function write(outcome: 'written' | 'conflict' | Error, there = 'first'): Promise<unknown> {
@@ -27,7 +27,7 @@ function write(outcome: 'written' | 'conflict' | Error, there = 'first'): Promis
       return outcome;
     },
   };
-  const noting = { store, lockDir, clock: systemClock, signal: AbortSignal.timeout(10_000) };
+  const noting = { store, lockDir, signal: AbortSignal.timeout(10_000) };
   return writeNoted({ kind: 'pemFile', file: '/ca.crt' }, empty, found, noting).catch(String);
 }
 

@@ -14,9 +14,9 @@ import { systemClock } from '../../../lib/clock.ts';
 import { parseConfig, parseToolConfig } from '../../../lib/config/load.ts';
 import { isCode } from '../../../lib/errors.ts';
 import { installedPresets } from '../../../lib/inventory/preset.ts';
-import { readObserved } from '../../../lib/restart/machine-lease.ts';
 import { Markers } from '../../../lib/restart/markers.ts';
 import { bootId } from '../../../lib/host/proc.ts';
+import { RunState } from '../../../lib/host/state.ts';
 import { recordIn } from '../cluster/adopted-files.ts';
 import { damageInsidePem, damages, damageValue, type Dice } from './damage.ts';
 import { damaged, type Outcome } from './damaged-readers.ts';
@@ -87,7 +87,7 @@ export class RecordCases implements AsyncDisposable {
     return [
       ['record of an adoption', (dice) => this.#adoption(dice)],
       ['restart marker', (dice) => this.#marker(dice)],
-      ['note of a Lease', (dice) => this.#observed(dice)],
+      ['value of an earlier run', (dice) => this.#kept(dice)],
       ['configuration file', (dice) => this.#configuration(dice)],
       ['CertificateSigningRequest', (dice) => this.#request(dice)],
     ];
@@ -106,14 +106,15 @@ export class RecordCases implements AsyncDisposable {
   }
 
   async #marker(dice: Dice): Promise<Outcome> {
-    const marker = { boot: this.#boot, state: 'written', running: [{ pid: 42, started: 7 }] };
-    const text = JSON.stringify(dice.roll(2) === 0 ? damageValue(marker, dice) : marker);
-    const next = dice.roll(2) === 0 ? Buffer.from(text) : damaged(Buffer.from(text), dice);
-    await writeFile(join(this.#directory, 'restart-kubelet'), next);
+    const value = { state: 'written', running: [{ pid: 42, started: 7 }] };
+    const text = Buffer.from(`${JSON.stringify(dice.roll(2) === 0 ? damageValue(value, dice) : value)}}`);
+    const next = dice.roll(2) === 0 ? text : damaged(text, dice);
+    // With another boot it would be one of before the boot.
+    const ofThisBoot = Buffer.from(`{"boot":"${this.#boot}","value":`);
+    await writeFile(join(this.#directory, 'restart-kubelet'), Buffer.concat([ofThisBoot, next]));
     const told: string[] = [];
     const markers = new Markers({
-      directory: this.#directory,
-      boot: this.#boot,
+      state: new RunState(this.#directory),
       onFailed: ({ message }) => told.push(message),
     });
     const found = await markers.look('kubelet');
@@ -123,11 +124,12 @@ export class RecordCases implements AsyncDisposable {
     return isSound ? undefined : 'it names processes that are none';
   }
 
-  async #observed(dice: Dice): Promise<Outcome> {
-    const path = join(this.#directory, 'lease');
-    await writeFile(path, damaged(Buffer.from(`${this.#boot} 1234 56789`), dice));
-    const found = await readObserved(path);
-    return found === undefined || found.sinceMs >= 0 ? undefined : 'it is no time';
+  async #kept(dice: Dice): Promise<Outcome> {
+    const kept = JSON.stringify({ boot: this.#boot, at: '2026-11-25T08:00:00.000Z', value: 7 });
+    await writeFile(join(this.#directory, 'lease'), damaged(Buffer.from(kept), dice));
+    const asNumber = (value: unknown): number | undefined => (typeof value === 'number' ? value : undefined);
+    const found = await new RunState(this.#directory).get('lease', asNumber);
+    return Number.isNaN(found?.at?.getTime() ?? 0) ? 'it is no time' : undefined;
   }
 
   #configuration(dice: Dice): Outcome {

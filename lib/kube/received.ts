@@ -1,0 +1,31 @@
+// Objects of the API as they arrive in JSON, by the types of client-node, which cost nothing at run time.
+import type {
+  KubernetesObject,
+  V1APIService,
+  V1CertificateSigningRequest,
+  V1Node,
+  V1NodeList,
+  V1Pod,
+  V1PodList,
+} from '@kubernetes/client-node';
+
+/**
+ * Times are text, or null. Any field may be absent whatever its type says, and a few that Go has as pointers are null:
+ * read all with `??` and `?.`.
+ */
+export type Received<T> = T extends Date
+  ? string | null
+  : T extends readonly (infer E)[]
+    ? readonly Received<E>[]
+    : T extends object
+      ? { readonly [K in keyof T]?: Received<T[K]> | undefined }
+      : T;
+
+export type NodeObject = Received<V1Node>;
+export type Pod = Received<V1Pod>;
+export type PodList = Received<V1PodList>;
+export type NodeList = Received<V1NodeList>;
+export type ApiService = Received<V1APIService>;
+export type ReceivedRequest = Received<V1CertificateSigningRequest>;
+/** Object of a CustomResourceDefinition: a Machine. */
+export type ReceivedObject = Received<KubernetesObject>;
