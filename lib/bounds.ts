@@ -16,9 +16,9 @@ export const bounds = {
     what: 'CertificateSigningRequests',
     writers: 'who may create them',
     // A kubelet's has about 2500 characters, labels and field owners included; with an RSA key of 16 384 bits it would
-    // have 10 000. It requests the names and addresses of one machine. Some 500 bytes of each are remembered: a flood
-    // of ten minutes.
-    most: { characters: 65_536, names: 100, remembered: 20_000 },
+    // have 10 000. It requests the names and addresses of one machine, a few of which could be those of Services: each of
+    // those is a read. Some 500 bytes of each request are remembered: a flood of ten minutes.
+    most: { characters: 65_536, names: 100, services: 10, remembered: 20_000 },
   },
   addresses: {
     what: 'addresses in the status of a Node or a Machine',
@@ -102,13 +102,14 @@ export const bounds = {
     what: 'a kubeconfig, a manifest',
     writers: 'who may write the file or the object',
     // Parsing takes some ten microseconds for each character that may begin a value: at the limit it takes 50 ms. A
-    // manifest has hundreds, a kubeconfig of many clusters a thousand; an object of the API holds 1 MiB.
-    most: { values: 3000, characters: mebi, levels: 500 },
+    // manifest has hundreds, a kubeconfig of many clusters a thousand. Some readers look at a text several times, which
+    // takes 50 ms for 1 MiB; the certificates of eighty clusters have half of that.
+    most: { values: 3000, characters: 512 * kibi, levels: 500 },
   },
   configuration: {
-    what: 'the configuration',
+    what: 'the configuration, the kubeconfig of a mode',
     writers: 'root',
-    // An inventory of hundreds of entries, addresses of thousands of nodes.
+    // An inventory of hundreds of entries, addresses of thousands of nodes, an administrator's kubeconfig.
     most: { values: 60_000, characters: 4 * mebi },
   },
   pem: {
@@ -149,6 +150,7 @@ export const bounds = {
   health: {
     what: 'requests at the health port',
     writers: 'who reaches it',
-    most: { connections: 64 },
+    // A probe has some hundred bytes, and a scrape of Prometheus. One request of each connection is answered.
+    most: { connections: 64, bytes: 8 * kibi },
   },
 } as const satisfies Readonly<Record<string, Bound>>;

@@ -2,8 +2,7 @@
 // that administrators know from kube-apiserver. Liveness fails only when the process itself is stuck; readiness fails
 // also while the API server is away or work is pending. The server answers without authentication, so messages hold
 // states and names only.
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { bounds } from './bounds.ts';
 import { type Address, addressText } from './address.ts';
 import type { Clock } from './clock.ts';
@@ -11,6 +10,7 @@ import { errorText, isCode, RecoveryError, systemCode } from './errors.ts';
 import { type Log, withoutPem } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import { backoffMs } from './retry.ts';
+import { type Answer, answerOne, type SingleRequest } from './single-request.ts';
 
 export interface CheckState {
   readonly ok: boolean;
@@ -56,6 +56,7 @@ interface HealthServerOptions {
   readonly address: Address;
   readonly health: Health;
   readonly metrics?: Metrics;
+  readonly clock: Clock;
   /** Closes the server and all its connections. */
   readonly signal: AbortSignal;
 }
@@ -69,20 +70,18 @@ export interface HealthServer {
 
 /** Serves /livez, /readyz, /healthz and, with metrics, /metrics. Throws AlreadyRunning, ConfigInvalid. */
 export async function serveHealth(options: HealthServerOptions): Promise<HealthServer> {
-  const { address, signal } = options;
-  const server = createServer({ requestTimeout: 10_000, headersTimeout: 5000, keepAliveTimeout: 5000 });
-  boundConnections(server);
-  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    answer(request, options).then(
-      (found) => send(response, found),
-      (err: unknown) => send(response, { status: 500, body: `${errorText(err)}\n` }),
-    );
+  const { address, clock, signal } = options;
+  const server = createServer({ allowHalfOpen: true });
+  const open = new Set<Socket>();
+  server.on('connection', (socket) => {
+    makeRoom(open, socket);
+    answerOne(socket, clock, (asked) => answer(asked, options));
   });
   await listen(server, address);
   const closed = new Promise<void>((resolve) => server.once('close', resolve));
   const close = (): void => {
     server.close();
-    server.closeAllConnections();
+    for (const socket of open) socket.destroy();
   };
   if (signal.aborted) close();
   else signal.addEventListener('abort', close, { once: true });
@@ -94,20 +93,16 @@ export async function serveHealth(options: HealthServerOptions): Promise<HealthS
  * refuses new connections would let a client that holds enough of them make a kubelet's probes fail, and a kubelet then
  * terminates the container.
  */
-function boundConnections(server: Server): void {
-  const open = new Set<Socket>();
-  server.on('connection', (socket) => {
-    open.add(socket);
-    socket.once('close', () => open.delete(socket));
-    if (open.size <= bounds.health.most.connections) return;
-    const byPeer = Map.groupBy(open, ({ remoteAddress = '' }) => remoteAddress);
-    const [most = []] = [...byPeer.values()].toSorted((a, b) => b.length - a.length);
-    most.find((one) => one !== socket)?.destroy();
-  });
+function makeRoom(open: Set<Socket>, latest: Socket): void {
+  open.add(latest);
+  latest.once('close', () => open.delete(latest));
+  if (open.size <= bounds.health.most.connections) return;
+  const byPeer = Map.groupBy(open, ({ remoteAddress = '' }) => remoteAddress);
+  const [most = []] = [...byPeer.values()].toSorted((a, b) => b.length - a.length);
+  most.find((one) => one !== latest)?.destroy();
 }
 
 interface KeepServingOptions extends HealthServerOptions {
-  readonly clock: Clock;
   readonly log: Log;
 }
 
@@ -164,19 +159,12 @@ function listen(server: Server, address: Address): Promise<void> {
   });
 }
 
-interface Answer {
-  readonly status: number;
-  readonly body: string;
-  readonly type?: string;
-  readonly allow?: string;
-}
-
-async function answer(request: IncomingMessage, { health, metrics }: HealthServerOptions): Promise<Answer> {
-  const [path = '', query] = (request.url ?? '').split('?', 2);
+async function answer({ method, target }: SingleRequest, { health, metrics }: HealthServerOptions): Promise<Answer> {
+  const [path = '', query] = target.split('?', 2);
   const page = path.slice(1);
   const isMetrics = page === 'metrics' && metrics !== undefined;
   if (!isMetrics && !isProbe(page)) return { status: 404, body: '404 page not found\n' };
-  if (request.method !== 'GET' && request.method !== 'HEAD') {
+  if (method !== 'GET' && method !== 'HEAD') {
     return { status: 405, body: 'method not allowed\n', allow: 'GET, HEAD' };
   }
   if (isMetrics) return { status: 200, body: await metrics.render(), type: metrics.contentType };
@@ -204,15 +192,4 @@ function checkLine({ name, ok, message = '' }: CheckReport): string {
   const text = withoutPem(message).replaceAll(/\s+/g, ' ').trim();
   if (ok) return `[+]${name} ok${text === '' ? '' : `: ${text}`}`;
   return `[-]${name} failed${text === '' ? '' : `: ${text}`}`;
-}
-
-function send(response: ServerResponse, { status, body, type = 'text/plain; charset=utf-8', allow }: Answer): void {
-  response.writeHead(status, {
-    'content-type': type,
-    'content-length': Buffer.byteLength(body),
-    'cache-control': 'no-store',
-    'x-content-type-options': 'nosniff',
-    ...(allow !== undefined && { allow }),
-  });
-  response.end(body); // for HEAD, Node sends the headers only
 }

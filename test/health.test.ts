@@ -1,5 +1,7 @@
+import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../lib/clock.ts';
 import { isCode } from '../lib/errors.ts';
 import { Health, type HealthServer, keepServingHealth, serveHealth } from '../lib/health.ts';
 import { createLog } from '../lib/log.ts';
@@ -15,7 +17,13 @@ beforeEach(async () => {
   health = new Health();
   stop = new AbortController();
   const metrics = await createMetrics({ version: '9', modes: [] });
-  server = await serveHealth({ address: { host: '127.0.0.1', port: 0 }, health, metrics, signal: stop.signal });
+  server = await serveHealth({
+    address: { host: '127.0.0.1', port: 0 },
+    health,
+    metrics,
+    clock: systemClock,
+    signal: stop.signal,
+  });
 });
 afterEach(async () => {
   stop.abort();
@@ -98,7 +106,12 @@ describe('serveHealth()', () => {
 
   test('without metrics /metrics is not there', async () => {
     const own = new AbortController();
-    const plain = await serveHealth({ address: { host: '127.0.0.1', port: 0 }, health, signal: own.signal });
+    const plain = await serveHealth({
+      address: { host: '127.0.0.1', port: 0 },
+      health,
+      clock: systemClock,
+      signal: own.signal,
+    });
     expect((await fetch(`http://127.0.0.1:${plain.port}/metrics`)).status).toBe(404);
     own.abort();
     await plain.closed;
@@ -117,6 +130,46 @@ describe('serveHealth()', () => {
     }
   });
 
+  /** What is answered to these bytes, sent in these pieces. */
+  async function raw(...sent: readonly string[]): Promise<string> {
+    const socket = connect({ port: server.port, host: '127.0.0.1', noDelay: true, allowHalfOpen: true });
+    let text = '';
+    socket.on('data', (piece: Buffer) => (text += piece.toString()));
+    const ended = once(socket, 'end');
+    for (const piece of sent) await new Promise((resolve) => socket.write(piece, resolve));
+    await ended;
+    socket.destroy();
+    return text;
+  }
+  const probe = 'GET /livez HTTP/1.1\r\nHost: a\r\n';
+
+  test.each([
+    ['HTTP/1.0 without a Host', ['GET /livez HTTP/1.0\r\n\r\n'], 200],
+    ['HTTP/1.1 without a Host', ['GET /livez HTTP/1.1\r\n\r\n'], 400],
+    [
+      'a probe of the kubelet',
+      [`${probe}User-Agent: kube-probe/1.35\r\nAccept: */*\r\nConnection: close\r\n\r\n`],
+      200,
+    ],
+    ['a header in pieces', ['GET /li', 'vez HTTP/1.1\r', '\nhost:a\r\n', '\r', '\n'], 200],
+    ['the largest header', [probe, `a: ${'b'.repeat(8192 - probe.length - 7)}`, '\r\n\r\n'], 200],
+    ['one byte more', [probe, `a: ${'b'.repeat(8192 - probe.length - 6)}`, '\r\n\r\n'], 431],
+    ['a body', [`POST /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody`], 405],
+    ['what is no HTTP', ['hello\r\n\r\n'], 400],
+    ['another version', ['GET /livez HTTP/2.0\r\nHost: a\r\n\r\n'], 400],
+  ])('%s', async (_what, sent, status) => {
+    const text = await raw(...sent);
+    expect(text).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    expect(text).toMatch(/\r\nconnection: close\r\n/);
+  });
+
+  test('a scrape that takes gzip is answered as it is', async () => {
+    const headers = 'Accept: text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\nAccept-Encoding: gzip\r\n';
+    const text = await raw(`GET /metrics HTTP/1.1\r\nHost: a\r\n${headers}\r\n`);
+    expect(text).toContain('kube_cert_recovery_build_info{version="9"} 1\n');
+    expect(text).not.toMatch(/content-encoding/i);
+  });
+
   test('ends with the signal, also when a client keeps its connection open', async () => {
     const idle = await new Promise<Socket>((resolve) => {
       const socket = connect(server.port, '127.0.0.1', () => resolve(socket));
@@ -132,13 +185,15 @@ describe('serveHealth()', () => {
   test('a signal that has come before ends it at once', async () => {
     const address = { host: '127.0.0.1', port: 0 };
     await (
-      await serveHealth({ address, health, signal: AbortSignal.abort() })
+      await serveHealth({ address, health, clock: systemClock, signal: AbortSignal.abort() })
     ).closed;
   });
 
   test('a port in use is AlreadyRunning', async () => {
     const address = { host: '127.0.0.1', port: server.port };
-    const err: unknown = await serveHealth({ address, health, signal: stop.signal }).catch((reason: unknown) => reason);
+    const err: unknown = await serveHealth({ address, health, clock: systemClock, signal: stop.signal }).catch(
+      (reason: unknown) => reason,
+    );
     expect(isCode(err, 'AlreadyRunning')).toBe(true);
     expect((err as Error).message).toMatch(
       `Cannot listen on "127.0.0.1:${server.port}": another process listens there (\`ss -ltnp\` names it); stop it, or`,

@@ -30,9 +30,9 @@ describe('parseYaml()', () => {
 
 describe('parseYaml() of a text that was made to be large', () => {
   it.each([
-    ['a list', '- a\n'.repeat(250_000), 'more than 3000 values'],
-    ['a list in brackets', `[${'1,'.repeat(500_000)}1]`, 'more than 3000 values'],
-    ['a long text', 'x'.repeat(2_000_000), 'more than 1048576 characters'],
+    ['a list', '- a\n'.repeat(100_000), 'more than 3000 values'],
+    ['a list in brackets', `[${'1,'.repeat(200_000)}1]`, 'more than 3000 values'],
+    ['a long text', 'x'.repeat(1_000_000), 'more than 524288 characters'],
     ['dashes behind a key', `k: ${'- '.repeat(50_000)}`, 'more than 3000 values'],
     ['lists in lists on a line', '- '.repeat(50_000), 'values in more than 500 others'],
     [
@@ -41,7 +41,7 @@ describe('parseYaml() of a text that was made to be large', () => {
       'values in more than 500 others',
     ],
     ['texts beside texts', '"a" '.repeat(50_000), 'more than 3000 values'],
-    ['lists in lists', `${'['.repeat(500_000)}${']'.repeat(500_000)}`, 'values in more than 500 others'],
+    ['lists in lists', `${'['.repeat(200_000)}${']'.repeat(200_000)}`, 'values in more than 500 others'],
   ])('refuses %s before it is parsed', (_title, text, problem) => {
     expect(() => parseYaml(text)).toThrow(`Cannot parse YAML: it has ${problem}`);
     const problems = [{ line: 1, message: `It has ${problem}` }];
@@ -50,7 +50,7 @@ describe('parseYaml() of a text that was made to be large', () => {
   });
 
   it('reads one long text, and many keys', () => {
-    expect(parseYaml(`a: ${'x'.repeat(1_000_000)}\n`)).toMatchObject({ a: expect.stringMatching(/^x{9}/) as string });
+    expect(parseYaml(`a: ${'x'.repeat(500_000)}\n`)).toMatchObject({ a: expect.stringMatching(/^x{9}/) as string });
     const keys = Array.from({ length: 30_000 }, (_, at) => `k${at}: 1\n`).join('');
     expect(Object.keys(parseYaml(keys, 'ours') as object)).toHaveLength(30_000);
     expect(() => parseYaml(`${keys}k7: 1\n`, 'ours')).toThrow('DUPLICATE_KEY at line 30001');

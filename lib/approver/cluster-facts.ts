@@ -94,13 +94,22 @@ export class ClusterFacts {
 
   async #servicesOf(asked: readonly AskedName[]): Promise<ReadonlySet<string>> {
     const found = await Promise.all(
-      asked.map(async (one) => {
-        const service = serviceNameOf(one);
-        if (service === undefined) return [];
-        const object = await getIfPresent(this.#options, resourcePath('Service', service));
-        return object === undefined ? [] : [one.value];
-      }),
+      [...servicesAsked(asked)].map(async ([path, names]) =>
+        (await getIfPresent(this.#options, path)) === undefined ? [] : names.map(({ value }) => value),
+      ),
     );
     return new Set(found.flat());
   }
+}
+
+/** Requested names that may be those of Services, by the path of the Service: each is one read. */
+export function servicesAsked(asked: readonly AskedName[]): ReadonlyMap<string, readonly AskedName[]> {
+  const paths = new Map<string, AskedName[]>();
+  for (const one of asked) {
+    const service = serviceNameOf(one);
+    if (service === undefined) continue;
+    const path = resourcePath('Service', service);
+    paths.set(path, [...(paths.get(path) ?? []), one]);
+  }
+  return paths;
 }

@@ -1,5 +1,6 @@
 // Requests of kubelets for their serving certificates: gathers facts, applies the rules (serving-request.ts,
 // addresses.ts). Nothing is recorded: the requester is the node itself, by a certificate that is valid.
+import { bounds } from '../bounds.ts';
 import type { AddressSettings } from '../config/address-settings.ts';
 import { judgeClock } from '../plan/clock-rules.ts';
 import { getIfPresent } from '../kube/objects.ts';
@@ -9,7 +10,7 @@ import { controlPlaneLabel, formerControlPlaneLabel, kubeletSigners } from '../w
 import { type AddressSource, AddressFile, type Following, ListedAddresses } from './address-sources.ts';
 import { NodeRanges, type SourceOptions } from './address-sources.ts';
 import { canBeCovered, judgeAddresses, type SourceAnswer } from './addresses.ts';
-import { ClusterFacts } from './cluster-facts.ts';
+import { ClusterFacts, servicesAsked } from './cluster-facts.ts';
 import { isClusterName } from './cluster-names.ts';
 import { Machines } from './machines.ts';
 import { contentOf } from './node-facts.ts';
@@ -18,6 +19,8 @@ import { ServedNames } from './served-names.ts';
 import { judgeServingRequest, requestingNode } from './serving-request.ts';
 import type { ApproverOptions } from './settings.ts';
 import type { Judged, SignerPolicy } from './signer-policy.ts';
+
+const mostServices = bounds.request.most.services;
 
 export class ServingPolicy implements SignerPolicy {
   readonly signer = kubeletSigners['kubelet-serving'];
@@ -56,6 +59,11 @@ export class ServingPolicy implements SignerPolicy {
     if (shape.action !== 'judge') return shape;
     const { node, asked } = shape;
     if (isClusterName(node)) return unsuitable('NameOfCluster', nodeOfClusterName(node));
+    const services = servicesAsked(asked).size;
+    if (services > mostServices) {
+      const message = `it asks for names of ${services} Services (\`NAME.NAMESPACE\`), wanted ${mostServices} at most: no machine has so many`;
+      return unsuitable('NamesForbidden', message);
+    }
     const [object, cluster] = await Promise.all([
       getIfPresent<NodeObject>(this.#options, resourcePath('Node', { name: node })),
       this.#cluster.namesFor(asked),

@@ -2,6 +2,7 @@
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { askReady } from '../../lib/adopt/container-state.ts';
+import { systemClock } from '../../lib/clock.ts';
 import { Health, type HealthServer, serveHealth } from '../../lib/health.ts';
 
 const { signal } = new AbortController();
@@ -11,7 +12,12 @@ let end: AbortController;
 beforeEach(async () => {
   end = new AbortController();
   health = new Health();
-  server = await serveHealth({ address: { host: '127.0.0.1', port: 0 }, health, signal: end.signal });
+  server = await serveHealth({
+    address: { host: '127.0.0.1', port: 0 },
+    health,
+    clock: systemClock,
+    signal: end.signal,
+  });
 });
 afterEach(async () => {
   end.abort();

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer, type Server } from 'node:tls';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { ServingPolicy } from '../../lib/approver/serving-policy.ts';
 import type { ApproverOptions } from '../../lib/approver/settings.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
@@ -35,13 +35,25 @@ afterAll(async () => {
 
 const serverUrl = (): string => `https://127.0.0.1:${(apiServer.address() as AddressInfo).port}`;
 
+/** Paths that were read. */
+let reads: string[] = [];
+beforeEach(() => void (reads = []));
+
 /** Asked for an address that only `served` could vouch for, by a clock that shows this. */
-async function judgedAt(now: Date, address = '192.0.2.1', ofStatus = address, server = serverUrl()) {
+async function judgedAt(
+  now: Date,
+  address = '192.0.2.1',
+  ofStatus = address,
+  server = serverUrl(),
+  names: readonly string[] = [],
+) {
   const node = { metadata: { name: 'node1' }, status: { addresses: [{ type: 'InternalIP', address: ofStatus }] } };
   const connection = {
     server,
-    request: ({ path }: { path: string }) =>
-      Promise.resolve(path.endsWith('/node1') ? node : { metadata: { resourceVersion: '1' }, items: [] }),
+    request: ({ path }: { path: string }) => {
+      reads.push(path);
+      return Promise.resolve(path.endsWith('/node1') ? node : { metadata: { resourceVersion: '1' }, items: [] });
+    },
   } as unknown as KubeConnection;
   const options = {
     connection,
@@ -53,7 +65,7 @@ async function judgedAt(now: Date, address = '192.0.2.1', ofStatus = address, se
   } as unknown as ApproverOptions;
   const pem = await createRequest({
     subject: ['O=system:nodes', 'CN=system:node:node1'],
-    extensions: [`subjectAltName=IP:${address}`],
+    extensions: [`subjectAltName=${[`IP:${address}`, ...names.map((name) => `DNS:${name}`)].join(',')}`],
   });
   return new ServingPolicy(options).judge({
     metadata: { name: 'csr-1' },
@@ -103,4 +115,18 @@ it.each([
   // Who is asked at all fails here: there is no CA file.
   const verdict = await judgedAt(new Date('2026-06-02T00:00:00Z'), address, ofStatus);
   expect(verdict).toMatchObject({ action: 'leave', reason: 'NameOfCluster' });
+});
+
+it('reads no Service for a request that could name many', async () => {
+  const judged = (count: number, nameOf: (at: number) => string) => {
+    const names = Array.from({ length: count }, (_, at) => nameOf(at));
+    return judgedAt(new Date('2026-06-02T00:00:00Z'), '192.0.2.1', '192.0.2.1', serverUrl(), names);
+  };
+  const services = () => reads.filter((path) => path.includes('/services/'));
+  const verdict = await judged(99, (at) => `db-${at}.prod`);
+  expect(verdict).toMatchObject({ action: 'leave', reason: 'NamesForbidden' });
+  expect(verdict).toMatchObject({ message: expect.stringContaining('it asks for names of 99 Services') });
+  expect(services()).toEqual([]);
+  expect(await judged(10, (at) => `db-${at}.prod`)).toMatchObject({ reason: 'NameOfCluster' });
+  expect(services()).toHaveLength(10);
 });

@@ -133,6 +133,7 @@ export const readersOfDisk: readonly FuzzedReader[] = [
   },
   {
     name: 'kubeconfig of a mode',
+    isOurs: true,
     form: 'yaml',
     seeds: [kubeconfigYaml],
     largest: largestFile,

@@ -178,7 +178,12 @@ describe('runAdopt()', () => {
     const other = fakeKubelet(second, 'node2', false);
     const end = new AbortController();
     const served = Object.values(podContainers).map(({ healthPort: port }) =>
-      serveHealth({ address: { host: '127.0.0.1', port }, health: new Health(), signal: end.signal }),
+      serveHealth({
+        address: { host: '127.0.0.1', port },
+        health: new Health(),
+        clock: systemClock,
+        signal: end.signal,
+      }),
     );
     try {
       // Each finds an object made by the other that it was about to make.

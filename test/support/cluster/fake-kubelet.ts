@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { containerName } from '../../../lib/install/own-container.ts';
 import { type PodManifest } from '../../../lib/adopt/static-pods.ts';
+import { systemClock } from '../../../lib/clock.ts';
 import { Health, type HealthServer, serveHealth } from '../../../lib/health.ts';
 import { parseYaml } from '../../../lib/yaml.ts';
 import type { ControlPlane } from './control-plane.ts';
@@ -131,7 +132,10 @@ export class FakeKubelet implements AsyncDisposable {
     const address = probe.httpGet;
     const health = this.healthOf(pod);
     const end = new AbortController();
-    this.#servers.set(pod, { end, server: await serveHealth({ address, health, signal: end.signal }) });
+    this.#servers.set(pod, {
+      end,
+      server: await serveHealth({ address, health, clock: systemClock, signal: end.signal }),
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
