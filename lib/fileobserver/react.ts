@@ -151,7 +151,7 @@ export class Reactor {
       if (outcome.done) {
         this.#settled = outcome.digest;
         const fields = { duration: elapsed(), attempt };
-        if (outcome.proven !== undefined) this.#log.info('proof.given', { ...fields, message: outcome.proven });
+        if (outcome.proven !== undefined) this.#log.info('proof.succeeded', { ...fields, message: outcome.proven });
         return true;
       }
       if (!reported && clock.now().getTime() - begun >= boundMs) {

@@ -49,7 +49,7 @@ export async function releaseAfterBoot(options: BootRelease): Promise<void> {
   } catch (err) {
     if (signal.aborted) return;
     // Such as a CA whose key is elsewhere: the next run would meet the same error.
-    log.warn('lease.kept', { reason: 'Failed', err: errorText(err) });
+    log.warn('lease.skipped', { reason: 'Failed', err: errorText(err) });
     await note('done');
   }
 }

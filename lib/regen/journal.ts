@@ -260,7 +260,7 @@ function isPair({ kind }: ResolvedArtefact): boolean {
 
 /** Log event of a renewal by origin, where the kind of its artefact does not determine it. */
 const originEvents: Partial<Readonly<Record<Origin, LogEvent>>> = {
-  fetch: 'pair.brought',
+  fetch: 'pair.fetched',
   putBack: 'signer.restored',
   sibling: 'signer.restored',
   follow: 'signer.restored',

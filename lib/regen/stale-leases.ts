@@ -65,10 +65,10 @@ export async function releaseStaleLeases(options: ReleaseOptions): Promise<reado
         const release = (): Promise<ReleaseOutcome> => releaseOne({ namespace, name }, boot, options);
         const outcome = await retry(release, isStarting, { forMs, everyMs: pauseMs, clock, signal });
         if (outcome.outcome === 'released') log.info('lease.released', { message: `holder was ${outcome.holder}` });
-        else log.info('lease.kept', { reason: outcome.reason });
+        else log.info('lease.skipped', { reason: outcome.reason });
         return outcome;
       } catch (err) {
-        log.warn('lease.kept', { reason: 'Failed', err: errorText(err) });
+        log.warn('lease.skipped', { reason: 'Failed', err: errorText(err) });
         return { namespace, name, outcome: 'kept', reason: 'Failed' };
       }
     }),

@@ -50,7 +50,7 @@ export async function proveUse(wanted: readonly WantedProof[], options: ProvingO
     if (result === undefined) return [];
     const fields = { component: name, message: result.message };
     if (result.state !== 'unproven') {
-      log.info('proof.given', fields);
+      log.info('proof.succeeded', fields);
       return [];
     }
     log.warn('proof.missing', fields);

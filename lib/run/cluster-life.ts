@@ -77,7 +77,7 @@ export async function askLife(places: Places, runtime: Runtime, asHost: AsHost |
     const told = validity === undefined ? silent : durationText(validity);
     await life.keep(lifeNote, told, now);
     if (told !== (heard?.value ?? silent))
-      log.info('life.followed', {
+      log.info('validity.changed', {
         message: `certificates live ${told}, as ConfigMap "kube-system/kubeadm-config" says`,
       });
   } catch (err) {

@@ -74,7 +74,7 @@ async function giveToApprover(own: Certificate, log: Log): Promise<void> {
   const next = bytes && succeededBy(wholeCertificates(bytes), own);
   if (next === undefined) return;
   await replaceFile({ path, content: next.map(({ pem }) => pem).join(''), mode: 0o600, what: 'CA bundle' });
-  log.info('authority.followed', { path, notAfter: own.facts.notAfter.toISOString() });
+  log.info('authority.updated', { path, notAfter: own.facts.notAfter.toISOString() });
 }
 
 const noteName = 'cluster-info';

@@ -226,7 +226,7 @@ async function publish(
       entries: { [present.entry]: Buffer.from(next.map(({ pem }) => pem).join('')) },
       seen: present.found,
       onWritten: () =>
-        log.info('authority.followed', { path: pathOf(location), notAfter: facts.notAfter.toISOString() }),
+        log.info('authority.updated', { path: pathOf(location), notAfter: facts.notAfter.toISOString() }),
     };
   });
   return hasWritten ? 'followed' : 'current';

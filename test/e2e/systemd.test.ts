@@ -87,7 +87,7 @@ describe('a node that systemd boots', () => {
       });
     expect(told('restart.done')).toEqual(['kubelet', 'kube-controller-manager', 'kube-scheduler']);
     // the timer may have proven the boot before
-    expect([...new Set(told('proof.given'))].toSorted()).toEqual([
+    expect([...new Set(told('proof.succeeded'))].toSorted()).toEqual([
       'kube-apiserver',
       'kube-controller-manager',
       'kube-scheduler',

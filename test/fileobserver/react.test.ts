@@ -94,7 +94,7 @@ test('Reactor proves a changed pair and says how long that took', async () => {
   const changedAt = new Date();
   setup.reactor.notice('changed', changedAt);
   expect(setup.reactor.isPending).toBe(true);
-  await soon(() => setup.events()).toEqual(['proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded']);
   expect(asked).toEqual([['serving', changedAt, [reloads]]]);
   expect(setup.lines[0]).toMatchObject({ artefact: 'serving', message: 'it is proven', duration: expect.any(Number) });
   await soon(() => setup.reactor.isPending).toBe(false);
@@ -131,7 +131,7 @@ test('Reactor tries again until the proof succeeds, also when it throws', async 
   });
   await setup.put(first);
   setup.reactor.notice('changed', new Date());
-  await soon(() => setup.events()).toEqual(['proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded']);
   expect(attempts).toBe(5);
 });
 
@@ -177,7 +177,7 @@ test('Reactor waits for the other half of a pair, and for one that matches', asy
   expect(asked).toBe(0);
   await setup.put(second);
   // No notice: it looks again by itself.
-  await soon(() => setup.events()).toEqual(['proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded']);
   expect(asked).toBe(1);
 });
 
@@ -194,7 +194,7 @@ test('Reactor makes one reaction of a burst, to the newest state', async () => {
   await soon(() => times.length).toBe(1);
   for (let i = 1; i <= 200; i += 1) setup.reactor.notice('changed', new Date(i));
   gate.resolve();
-  await soon(() => setup.events()).toEqual(['proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded']);
   expect(times).toEqual([new Date(0), new Date(200)]);
 });
 
@@ -229,17 +229,17 @@ test('Reactor reports once what is not proven in time, goes on slowly, and tells
   state = 'proven';
   await soon(() => clock.nextWake).toBe(30_000);
   clock.advance(30_000);
-  await soon(() => setup.events()).toEqual(['proof.missing', 'proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.missing', 'proof.succeeded']);
 });
 
 test('Reactor says once for each change that a component must be restarted, and proves the other readers', async () => {
   await using setup = new Setup(() => Promise.resolve(result('proven')), { readers: [restarts, reloads] });
   await setup.put(first);
   setup.reactor.notice('found', new Date());
-  await soon(() => setup.events()).toEqual(['proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded']);
   await setup.put(second);
   setup.reactor.notice('changed', new Date());
-  await soon(() => setup.events()).toEqual(['proof.given', 'reaction.failed', 'proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded', 'reaction.failed', 'proof.succeeded']);
   expect(setup.lines[1]).toMatchObject({ level: 'error', component: 'kcm', reason: 'RestartNeeded' });
 });
 
@@ -253,14 +253,14 @@ test('Reactor tells of each content that a component must be restarted for, also
   const { ctimeMs } = await stat(setup.key);
   const changedAt = new Date(Math.ceil(ctimeMs));
   setup.reactor.notice('found', new Date());
-  await soon(() => setup.events()).toEqual(['proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded']);
   expect(told[0]).toMatchObject({ component: 'kcm', artefact: 'serving', since: 'found', changedAt });
   await setup.put(second);
   setup.reactor.notice('changed', new Date());
-  await soon(() => setup.events()).toEqual(['proof.given', 'proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded', 'proof.succeeded']);
   await setup.put(first);
   setup.reactor.notice('changed', new Date());
-  await soon(() => setup.events()).toEqual(['proof.given', 'proof.given', 'proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded', 'proof.succeeded', 'proof.succeeded']);
   expect(told.map(({ since }) => since)).toEqual(['found', 'changed', 'changed']);
   expect(new Set(told.map(({ digest }) => digest)).size).toBe(2);
 });
@@ -313,7 +313,7 @@ test('Reactor counts from the start what it has found: its files may be older th
   await using setup = new Setup(() => Promise.resolve(result('proven')));
   await setup.put(first);
   setup.reactor.notice('found', new Date(0));
-  await soon(() => setup.events()).toEqual(['proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded']);
   expect(Number(setup.lines[0]?.['duration'])).toBeLessThan(3_600_000);
 });
 
@@ -326,6 +326,6 @@ test('Reactor believes no proof of files that were replaced while it was given',
   });
   await setup.put(first);
   setup.reactor.notice('found', new Date());
-  await soon(() => setup.events()).toEqual(['proof.given']);
+  await soon(() => setup.events()).toEqual(['proof.succeeded']);
   expect(asked).toBe(2);
 });

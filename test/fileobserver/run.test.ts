@@ -71,7 +71,8 @@ test('runFileObserver() reacts to each artefact when its pair is published, at o
     signal: stop.signal,
     health,
   });
-  const given = (): unknown[] => lines.filter(({ event }) => event === 'proof.given').map(({ artefact }) => artefact);
+  const given = (): unknown[] =>
+    lines.filter(({ event }) => event === 'proof.succeeded').map(({ artefact }) => artefact);
   await publishPair(destination.path, 'serving-cert', pairs[0] as Pair);
   await soon(given).toEqual(['serving']);
   await publishPair(destination.path, 'copy-cert', pairs[0] as Pair);

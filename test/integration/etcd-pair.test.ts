@@ -138,7 +138,7 @@ describe('an expired pair whose CA has its key elsewhere', () => {
     expect(code, stderr).toBe(0);
     await same(here.client.cert, fresh.cert);
     await same(here.client.key, fresh.key);
-    expect(lineOf('pair.brought', stderr)).toContain('Secret \\"default/cluster1-apiserver-etcd-client\\"');
+    expect(lineOf('pair.fetched', stderr)).toContain('Secret \\"default/cluster1-apiserver-etcd-client\\"');
     expect((await here.machine.status()).code).toBe(0);
     // While it is valid nobody is asked.
     const again = await here.run({ 'external-etcd-client': { command: ['/bin/false'] } });
@@ -156,7 +156,7 @@ describe('an expired pair whose CA has its key elsewhere', () => {
     const command = ['/bin/cat', fresh.key, fresh.cert];
     const { code, stderr } = await there.run({ 'external-etcd-client': { command } });
     expect(code, stderr).toBe(0);
-    expect(lineOf('pair.brought', stderr)).toContain('command \\"/bin/cat\\"');
+    expect(lineOf('pair.fetched', stderr)).toContain('command \\"/bin/cat\\"');
     expect(stderr).not.toContain('PRIVATE KEY');
     await same(there.client.key, fresh.key);
   });
@@ -229,7 +229,7 @@ describe('the plan knows the source', () => {
     const dry = await here.run(fromSecret(), '--dry-run');
     expect(dry.code, dry.stderr).toBe(0);
     expect(lineOf('rotation.decided', dry.stderr)).toContain('"reason":"OfferedBySource"');
-    expect(dry.stderr).not.toContain('pair.brought');
+    expect(dry.stderr).not.toContain('pair.fetched');
     expect(await readFile(here.client.cert, 'utf8')).toBe(before);
     expect((await here.run(fromSecret())).code).toBe(0);
     expect((await here.machine.status()).code).toBe(0);
@@ -366,7 +366,7 @@ it('all of it: etcd and kube-apiserver with expired certificates, two clusters, 
 
   const brought = await recoverHere();
   expect(brought.code, brought.stderr).toBe(0);
-  expect(lineOf('pair.brought', brought.stderr)).toContain('Secret \\"default/cluster1-apiserver-etcd-client\\"');
+  expect(lineOf('pair.fetched', brought.stderr)).toContain('Secret \\"default/cluster1-apiserver-etcd-client\\"');
   await same(client.cert, `${pair}.crt`);
   const apiServer = startApiServer();
   try {

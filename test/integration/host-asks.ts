@@ -95,7 +95,7 @@ export function hostAsks(world: () => RunningMachine): void {
       await forget();
       const { lines } = await run('--restart');
       const kept = lines.flatMap(({ event, lease: name, reason }) =>
-        event === 'lease.kept' ? [`${name} ${reason}`] : [],
+        event === 'lease.skipped' ? [`${name} ${reason}`] : [],
       );
       expect(kept.toSorted()).toEqual([`${names[0]} OtherHolder`, `${names[1]} RenewedSinceBoot`]);
       await leave(names[0], '');
@@ -126,11 +126,11 @@ export function hostAsks(world: () => RunningMachine): void {
       const uploaded = await running.kubeadm(...args, '--kubeconfig=/etc/kubernetes/super-admin.conf');
       expect(uploaded.code, uploaded.stderr).toBe(0);
       const { lines } = await run('--restart');
-      expect(lines.map(({ event }) => event)).toContain('life.followed');
+      expect(lines.map(({ event }) => event)).toContain('validity.changed');
       expect(await daysAfterRepair('--restart')).toBe(20);
       // As before the start of a kubelet.
       expect(await daysAfterRepair()).toBe(20);
-      expect((await run('--restart')).lines.map(({ event }) => event)).not.toContain('life.followed');
+      expect((await run('--restart')).lines.map(({ event }) => event)).not.toContain('validity.changed');
     });
 
     it('is what the configuration says, before that', async () => {

@@ -157,7 +157,7 @@ it('renews all three with their keys, and restarts what reads them, one after th
   const order = ['kubelet', 'kube-apiserver', 'etcd', 'kube-controller-manager', 'kube-scheduler'];
   expect(restarted).toEqual(order.filter((name) => restarted.includes(name)));
   expect(restarted.slice(0, 3)).toEqual(order.slice(0, 3));
-  expect(new Set(of(lines, 'proof.given'))).toEqual(new Set(['kubelet', ...names]));
+  expect(new Set(of(lines, 'proof.succeeded'))).toEqual(new Set(['kubelet', ...names]));
   expect(restarts()).toMatchObject({ etcd: 1, 'kube-apiserver': 1, kubelet: 1 });
   // What ended within the threshold outlives the old CA now.
   const served = new X509Certificate(await pemOf('apiserver'));

@@ -98,7 +98,7 @@ async function recover(): Promise<{ readonly restarted: readonly string[]; reado
       const { event: logged, component = '' } = JSON.parse(line) as { event: string; component?: string };
       return logged === event ? [component] : [];
     });
-  return { restarted: of('restart.done'), proven: of('proof.given').toSorted() };
+  return { restarted: of('restart.done'), proven: of('proof.succeeded').toSorted() };
 }
 
 it('one that has loaded an expired credential before anybody looked is named, and restarted once', async () => {

@@ -77,13 +77,13 @@ it('restarts the scheduler once, and proves that it and the API server use what 
   const first = await recover();
   expect(first.code, first.stderr).toBe(0);
   expect(of(first.lines, 'restart.done')).toEqual(['kube-scheduler']);
-  expect(of(first.lines, 'proof.given')).toEqual(['kube-apiserver', 'kube-scheduler']);
+  expect(of(first.lines, 'proof.succeeded')).toEqual(['kube-apiserver', 'kube-scheduler']);
   expect(scheduler?.restarted).toBe(1);
   expect(await readFile(machine.path('scheduler.conf'), 'utf8')).toContain('client-certificate-data');
 
   const second = await recover();
   expect(second.code, second.stderr).toBe(0);
-  expect([...of(second.lines, 'restart.done'), ...of(second.lines, 'proof.given')]).toEqual([]);
+  expect([...of(second.lines, 'restart.done'), ...of(second.lines, 'proof.succeeded')]).toEqual([]);
   expect(scheduler?.restarted).toBe(1);
 });
 
@@ -92,7 +92,7 @@ it('restarts nobody for what is read without a restart', async () => {
   const { code, stderr, lines } = await recover();
   expect(code, stderr).toBe(0);
   expect(of(lines, 'restart.done')).toEqual([]);
-  expect(of(lines, 'proof.given')).toEqual(['kube-apiserver']);
+  expect(of(lines, 'proof.succeeded')).toEqual(['kube-apiserver']);
 });
 
 it('restarts the kubelet once, and proves that its new identity renews the Lease of its node', async () => {
@@ -102,6 +102,6 @@ it('restarts the kubelet once, and proves that its new identity renews the Lease
   const { code, stderr, lines } = await recover();
   expect(code, stderr).toBe(0);
   expect(of(lines, 'restart.done')).toEqual(['kubelet']);
-  expect(of(lines, 'proof.given')).toEqual(['kube-apiserver', 'kubelet']);
+  expect(of(lines, 'proof.succeeded')).toEqual(['kube-apiserver', 'kubelet']);
   expect(kubelet?.restarted).toBe(1);
 });

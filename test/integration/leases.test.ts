@@ -230,7 +230,7 @@ test('releaseStaleLeases() reports and does not reject when the API server is aw
   const lines: string[] = [];
   const log = createLog({ write: (line) => lines.push(line) });
   expect(await release([kcm], { log, patienceMs: 500 })).toMatchObject([{ outcome: 'kept', reason: 'Failed' }]);
-  expect(JSON.parse(lines[0] ?? '')).toMatchObject({ event: 'lease.kept', lease: kcm, err: expect.any(String) });
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject({ event: 'lease.skipped', lease: kcm, err: expect.any(String) });
 });
 
 test('releaseAfterBoot() waits for an API server that is away in the first run after a boot, and is not done', async () => {

@@ -74,7 +74,7 @@ test('runFileObserver() proves three successive generations of the serving pair 
   const { serving, clusterCa } = controlPlane.pki;
   const stop = new AbortController();
   const lines: Record<string, unknown>[] = [];
-  const given = () => lines.filter(({ event }) => event === 'proof.given');
+  const given = () => lines.filter(({ event }) => event === 'proof.succeeded');
   const running = runFileObserver({
     resolved: { name: 'test', artefacts: [artefact(serving, { kind: 'served', serverName: 'localhost' })] },
     destinationDir: controlPlane.directory,

@@ -163,7 +163,7 @@ describe('the quick start', () => {
     running.stderr?.on('data', (data: Buffer) => lines.push(data.toString()));
     await waitFor('target.regenerated', '"kubelet-client"');
     await waitFor('sync.written', 'kube-cert-recovery/kubelet-client');
-    await waitFor('proof.given', '"kube-scheduler-client"');
+    await waitFor('proof.succeeded', '"kube-scheduler-client"');
     expect(readFileSync(out('certs/secrets/kubelet-client/tls.crt'), 'utf8')).not.toBe(before);
   });
 

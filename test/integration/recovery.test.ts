@@ -107,7 +107,9 @@ describe('a control plane that was off until everything but localhost-recovery h
     const proven = ['kube-apiserver-serving', 'localhost-serving', 'localhost-recovery-serving', 'csr-signer'];
     const all = [...proven, 'kube-controller-manager-client', 'kube-scheduler-client', 'aggregator-client'];
     await eventually(() => {
-      const given = syncer.lines.filter(({ event }) => event === 'proof.given').map(({ fields }) => fields['artefact']);
+      const given = syncer.lines
+        .filter(({ event }) => event === 'proof.succeeded')
+        .map(({ fields }) => fields['artefact']);
       expect(given).toEqual(expect.arrayContaining(all));
     });
   });

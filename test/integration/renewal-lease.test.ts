@@ -78,8 +78,8 @@ it('says once what else it may not do, and goes on', async () => {
     });
   expect(said(first).toSorted()).toEqual([
     'discovery.partial ',
-    'lease.kept kube-controller-manager',
-    'lease.kept kube-scheduler',
+    'lease.skipped kube-controller-manager',
+    'lease.skipped kube-scheduler',
   ]);
   expect(said(second)).toEqual([]);
   expect([first.code, second.code]).toEqual([0, 0]);

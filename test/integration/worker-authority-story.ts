@@ -60,7 +60,7 @@ export function authorityStory({ world, create, approve, cli }: AuthorityStory):
       expect(await tool.ended).toBe(1);
       expect(await filesOf(worker)).toEqual(before);
       expect(await readdir(worker.root)).not.toContain('backups');
-      expect(worker.lines.map(({ event }) => event)).not.toContain('authority.followed');
+      expect(worker.lines.map(({ event }) => event)).not.toContain('authority.updated');
       return String(tool.lines.at(-1)?.fields['err']);
     }
 
@@ -170,7 +170,7 @@ export function authorityStory({ world, create, approve, cli }: AuthorityStory):
       expect(await readdir(join(worker.root, 'backups'))).toHaveLength(3);
       const present509 = new X509Certificate(await worker.pem());
       expect(present509.validToDate.getTime()).toBeGreaterThan(Date.now());
-      const events = ['authority.followed', 'authority.followed', 'csr.requested', 'target.regenerated'];
+      const events = ['authority.updated', 'authority.updated', 'csr.requested', 'target.regenerated'];
       expect(worker.lines.map(({ event }) => event)).toEqual(events);
       expect(await worker.start().ended).toBe(0);
       expect(worker.lines).toHaveLength(events.length);

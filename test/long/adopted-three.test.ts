@@ -144,7 +144,7 @@ describe('three control planes', () => {
         .map(({ event, reason }) => ({ event, reason }));
     for (const lease of leaderLeases) {
       await eventually(async () => expect(await judgements(lease), lease).not.toEqual([]));
-      expect(await judgements(lease), lease).toEqual([{ event: 'lease.kept', reason: 'OtherHolder' }]);
+      expect(await judgements(lease), lease).toEqual([{ event: 'lease.skipped', reason: 'OtherHolder' }]);
     }
     const after = await leaders(cluster, free);
     for (const lease of leaderLeases) {

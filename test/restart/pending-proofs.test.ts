@@ -110,7 +110,7 @@ const messages = async (...of: Parameters<typeof proveUse>): Promise<readonly st
 describe('proveUse()', () => {
   it('is content when what is on disk is served', async () => {
     expect(await messages([apiServer], options())).toEqual([]);
-    expect(lines.join('')).toContain('"event":"proof.given"');
+    expect(lines.join('')).toContain('"event":"proof.succeeded"');
   });
 
   it('says after a minute what is not served', async () => {

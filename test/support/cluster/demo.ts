@@ -101,9 +101,9 @@ function story({ event, fields }: Line): string | undefined {
       return `recovery finished: ${String(fields['count'] ?? '')} written in ${String(fields['duration'] ?? '')} ms`;
     case 'sync.written':
       return `on disk     ${name}`;
-    case 'lease.kept':
+    case 'lease.skipped':
       return `lease kept: ${name} (${String(fields['reason'])})`;
-    case 'proof.given':
+    case 'proof.succeeded':
       if (String(fields['message']).includes('(expired')) return undefined; // what was on disk before
       return `in use      ${name}: ${String(fields['message'] ?? '')}`;
     default:

@@ -105,7 +105,7 @@ export async function stepsOf(seen: Observed): Promise<readonly Step[]> {
     first(pod, 'sync.written', { secret: `kube-cert-recovery/${name}` });
   /** A certificate that has expired is in use, too, by its lease: what counts is the one that was written since. */
   const inUse = (pod: Pod, artefact: string): number | undefined =>
-    first(pod, 'proof.given', { artefact }, written(pod, artefact) ?? Infinity);
+    first(pod, 'proof.succeeded', { artefact }, written(pod, artefact) ?? Infinity);
   const [kas, kcm, scheduler] = ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] as const;
   const client = 'kube-controller-manager-client';
   const reloaded = inUse(kcm, client);
