@@ -84,21 +84,20 @@ export class Records {
 
   /**
    * Records any request for the signer of kubelets' client certificates as the API has it now, of any requester.
-   * Returns the certificate in it. Never throws.
+   * Returns the certificate in it, unless a newer one of its node was seen: the record must not go back to it. Never
+   * throws.
    */
   see(request: SigningRequest): IssuedCertificate | undefined {
     const issued = issuedCertificate(request);
-    if (issued !== undefined) {
-      const kept = this.#nodes.get(issued.node);
-      const isNewest = kept?.issued === undefined || !isNewer(kept.issued, issued);
-      const newest = { ...issued, seenMs: steadyMs(this.#clock) };
-      if (isNewest) this.#nodes.set(issued.node, { ...kept, issued: newest });
-    }
+    const kept = issued && this.#nodes.get(issued.node);
+    const newest = issued && kept?.issued && isNewer(kept.issued, issued) ? undefined : issued;
+    if (newest !== undefined)
+      this.#nodes.set(newest.node, { ...kept, issued: { ...newest, seenMs: steadyMs(this.#clock) } });
     const at = approvedAt(request);
-    if (at === undefined || requesterIn(request, this.#requesters) === undefined) return issued;
+    if (at === undefined || requesterIn(request, this.#requesters) === undefined) return newest;
     const node = issued?.node ?? askedNode(request);
     if (node !== undefined) this.approved(node, request, at);
-    return issued;
+    return newest;
   }
 
   approved(node: string, request: SigningRequest, at: Date): void {

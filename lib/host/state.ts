@@ -58,7 +58,12 @@ export class RunState {
   async set(name: string, value: unknown, at?: Date): Promise<void> {
     await ensurePrivateDirectory(this.#directory);
     const content = `${JSON.stringify({ boot: this.#boot, at, value })}\n`;
-    await replaceFile({ path: this.#path(name), content, mode: 0o600, what: 'note' });
+    const replace = () => replaceFile({ path: this.#path(name), content, mode: 0o600, what: 'note' });
+    await replace().catch(async (err: unknown) => {
+      // A directory lies in its place, or another run that writes it has taken this temporary file for a leftover.
+      if (systemCode((err as Error).cause) === 'EISDIR') await this.remove(name);
+      await replace();
+    });
   }
 
   /** Removes whatever lies there. Throws WriteFailed. */

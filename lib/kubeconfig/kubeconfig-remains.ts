@@ -29,12 +29,14 @@ const isOwnField = (name: string): boolean =>
 /** Names its kind of content; undefined for a kubeconfig and the remains of one. */
 export function otherThanKubeconfig(bytes: Uint8Array): string | undefined {
   // Larger than any kubeconfig: decoding takes several times as much memory.
-  if (bytes.length > bounds.yaml.most.characters) return contentKind(bytes.subarray(0, 65_536));
+  const { characters } = bounds.yaml.most;
+  if (bytes.length > characters) return excessText(bytes, `more than ${characters} characters`);
   const whole = yamlText(bytes);
   const text = whole.replaceAll('\0', '');
   if (text.trim() === '' || text.trim() === '\ufeff') return undefined;
   // No kubeconfig has so many lines, and each line that is checked takes memory.
-  if (excessOf(text, 'others') !== undefined) return contentKind(bytes.subarray(0, 65_536));
+  const excess = excessOf(text, 'others');
+  if (excess !== undefined) return excessText(bytes, excess);
   if (isEnvironmentFile(text)) return 'a file of environment variables';
   const signed = signedKind(bytes);
   if (signed !== undefined) return signed;
@@ -44,6 +46,9 @@ export function otherThanKubeconfig(bytes: Uint8Array): string | undefined {
   if (isTornText(text) || (whole !== text && isZeroedText(text))) return undefined;
   return contentKind(bytes);
 }
+
+const excessText = (bytes: Uint8Array, excess: string): string =>
+  `${contentKind(bytes.subarray(0, 65_536))} with ${excess}`;
 
 function isOwnMapping(value: Readonly<Record<string, unknown>>): boolean {
   const names = Object.keys(value);

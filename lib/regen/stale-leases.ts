@@ -99,8 +99,7 @@ async function releaseOne(lease: LeaseName, boot: () => Boot, options: ReleaseOp
     return keptFor ? undefined : { ...found.spec, holderIdentity: '' };
   };
   try {
-    await updateLease(request, release, attempts);
-    return outcome;
+    return (await updateLease(request, release, attempts)) === 'absent' ? kept('NotFound') : outcome;
   } catch (err) {
     if (!isCode(err, 'KubeNotFound', 'KubeConflict')) throw err;
     return kept(err.code === 'KubeNotFound' ? 'NotFound' : 'Conflict');

@@ -36,7 +36,7 @@ export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, step
       await take(run, limit === undefined ? signal : AbortSignal.any([signal, limit]));
       limit?.throwIfAborted();
     } catch (err) {
-      if (signal.aborted) throw err;
+      if (signal.aborted) throw first === undefined ? err : first.err;
       if (onFailure !== 'report' && first === undefined) {
         first = { err };
         if (onFailure === 'stop') break;

@@ -12,7 +12,7 @@ import { namesStamp, scan, type Scan } from '../publish/scan.ts';
 import { prune } from '../publish/writer.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import type { KnownContent } from './known-content.ts';
-import { type PassContext, type PassResult, type Suggested, syncObject } from './pass.ts';
+import { type PassContext, type PassResult, type Suggested, restoreLost, syncObject } from './pass.ts';
 import type { Room } from './room.ts';
 import type { SyncedObject } from './synced-objects.ts';
 
@@ -66,6 +66,8 @@ const isDone = (call: Promise<unknown>): Promise<boolean> =>
 /** No stamp of names. */
 const unconfirmed = 'unconfirmed';
 
+type Sync = typeof syncObject | typeof restoreLost;
+
 export class ObjectSync {
   readonly #options: ObjectSyncOptions;
   readonly #log: Log;
@@ -76,10 +78,8 @@ export class ObjectSync {
   #status: SyncStatus;
   /** The resourceVersion whose content is on disk, as far as known. */
   #published: string | undefined;
-  /**
-   * Stamp of the names on disk before the last pass scanned them: files that vanished during the pass show, and after a
-   * pass that wrote, another one confirms it. Undefined while a pass runs, or has failed.
-   */
+  // Stamp of the names on disk before the last pass scanned them: files that vanished during the pass show, and after a
+  // pass that wrote, another one confirms it. Undefined while a pass runs, or could not write.
   #stamp: string | undefined;
   #pruned = false;
   #failures = 0;
@@ -128,14 +128,21 @@ export class ObjectSync {
 
   /** One pass; without `suggested` the object is read from the API. Never rejects: the status shows the outcome. */
   async pass(suggested?: Suggested, asks = false): Promise<SyncStatus> {
-    const leave = await this.#options.room.take(this.#needs(suggested));
+    // What vanished comes back before news is read: no room is left while a server hangs, and it may need these files.
+    if (suggested !== undefined && suggested.version !== this.#known?.version)
+      await this.#within(this.#needs(this.#known), () => this.#pass(suggested, asks, restoreLost));
+    await this.#within(this.#needs(suggested), () => this.#pass(suggested, asks, syncObject));
+    this.#options.onLooked?.();
+    return this.#status;
+  }
+
+  async #within(bytes: number, run: () => Promise<void>): Promise<void> {
+    const leave = await this.#options.room.take(bytes);
     try {
-      await this.#pass(suggested, asks);
+      await run();
     } finally {
       leave();
     }
-    this.#options.onLooked?.();
-    return this.#status;
   }
 
   /**
@@ -147,7 +154,7 @@ export class ObjectSync {
     return size <= smallBytes ? 0 : 2 * size;
   }
 
-  async #pass(suggested: Suggested | undefined, asks: boolean): Promise<void> {
+  async #pass(suggested: Suggested | undefined, asks: boolean, sync: Sync): Promise<void> {
     const { clock, signal, metrics } = this.#options;
     const began = clock.now().getTime();
     this.#stamp = undefined;
@@ -156,9 +163,10 @@ export class ObjectSync {
       const [known, published] = [this.#known, this.#published];
       const scanned = await this.#scan();
       const onCleared = (cleared: Cleared): void => this.#cleared(cleared);
-      const result = await syncObject({ ...this.#options, scanned, suggested, known, asks, published, onCleared });
+      const result = await sync({ ...this.#options, scanned, suggested, known, asks, published, onCleared });
+      if (result === undefined) return;
       this.#known = result.known;
-      if (this.#newest === suggested) this.#newest = { version: result.resourceVersion };
+      if (this.#newest === suggested && sync === syncObject) this.#newest = { version: result.resourceVersion };
       this.#failures = 0;
       // Files that vanish again right after a write have the names of before it: another pass confirms the write.
       this.#stamp = result.action === 'write' || result.action === 'remove' ? unconfirmed : stamp;
@@ -167,6 +175,8 @@ export class ObjectSync {
       if (signal.aborted) return;
       this.#failures += 1;
       const reason = err instanceof RecoveryError ? err.code : 'unknown';
+      // Nothing was written: files that vanish before the next attempt show.
+      if (reason !== 'WriteFailed') this.#stamp = stamp;
       const fields = { err: errorText(err), code: reason, attempt: this.#failures };
       metrics?.failed(mode, reason);
       if (reason === 'WriteFailed') metrics?.wrote(mode, 'failed');

@@ -75,6 +75,19 @@ export async function syncObject(pass: Pass): Promise<PassResult> {
   return act(pass, live.version === said.version ? first : await look(pass, live));
 }
 
+/**
+ * Restores files that vanished from what the last good pass published, without a request: a version from the watch that
+ * is not known must be read first, and an API server that hangs may be waiting for just these files. Undefined: nothing
+ * vanished, or its content is not known. Throws ReadFailed, WriteFailed.
+ */
+export async function restoreLost(pass: Pass): Promise<PassResult | undefined> {
+  const { known, published, scanned } = pass;
+  const isKnown = known !== undefined && published !== undefined && known.version === published;
+  const content = isKnown ? recall(known, scanned) : undefined;
+  const first = content && (await look(pass, content));
+  return first !== undefined && (await isLost(pass, first)) ? act(pass, first) : undefined;
+}
+
 /** Content of the version from the watch, where it is known without a read. */
 function contentSaid({ suggested, known, scanned }: Pass): ObjectContent | undefined {
   if (suggested === undefined) return undefined;

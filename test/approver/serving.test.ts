@@ -44,7 +44,7 @@ function judged(wish: Wish): Unsuitable | AddressVerdict {
   const request = requestOf(wish);
   const shape = judgeServingRequest(request, () => contentOf(request));
   if (shape.action !== 'judge') return shape;
-  const answer: SourceAnswer = { ...answerOf(shape, 'nodes', wish.known ?? nodes), namesNode: true };
+  const answer: SourceAnswer = { ...answerOf(shape, 'nodes', wish.known ?? nodes), namesNode: true, isListed: true };
   return judgeAddresses({ ...shape, cluster: noClusterNames, answers: [answer] });
 }
 
@@ -205,9 +205,10 @@ describe('a request for a serving certificate is left', () => {
     },
   );
 
-  it('when no source knows the node, whoever has the addresses', () => {
-    expect(judged({ known: {} })).toMatchObject(left('NodeNotInSources'));
-    expect(judged({ known: { other: ['10.0.0.1'] } })).toMatchObject(left('AddressOfOtherNode'));
+  it('when no source knows the node, whoever has the addresses', async () => {
+    const pem = await asking('DNS:test,DNS:node1.local,IP:10.0.0.7,IP:10.0.0.1');
+    expect(judged({ pem, known: {} })).toMatchObject(left('NodeNotInSources'));
+    expect(judged({ pem, known: { other: ['10.0.0.1'] } })).toMatchObject(left('AddressOfOtherNode'));
   });
 });
 

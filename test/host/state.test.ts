@@ -53,6 +53,15 @@ describe('state of a run', () => {
     },
   );
 
+  it('is written where a directory lies in its place, and by two runs at once', async () => {
+    const state = new RunState(directory);
+    await mkdir(join(at('asked'), 'inside'), { recursive: true });
+    await state.set('asked', 7);
+    expect(await state.get('asked', asNumber)).toEqual({ value: 7 });
+    for (let round = 0; round < 50; round += 1)
+      await Promise.all([1, 2].map((value) => state.set('asked', 10 * round + value)));
+  });
+
   it('of another type is garbled', async () => {
     const state = new RunState(directory);
     await state.set('asked', 7);
@@ -69,11 +78,10 @@ describe('state of a run', () => {
     await mkdir(at('asked/inside'), { recursive: true });
     const state = new RunState(directory);
     expect(await state.getText('asked')).toBeUndefined();
-    await state.keep('asked', 'text', now);
-    await expect(state.set('asked', 'text')).rejects.toMatchObject({ code: 'WriteFailed' });
     await state.remove('asked');
     await writeFile(at('file'), '');
     const inFile = new RunState(at('file'));
+    await expect(inFile.set('asked', 'text')).rejects.toMatchObject({ code: 'WriteFailed' });
     await inFile.keep('asked', 'text', now);
     await inFile.forget('asked');
     expect(await inFile.getText('asked')).toBeUndefined();

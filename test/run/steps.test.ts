@@ -56,6 +56,19 @@ describe('takeSteps()', () => {
     expect(run.names).toEqual(['first']);
   });
 
+  it('ends with the deferred error where the process must stop in a later step', async () => {
+    const stop = new AbortController();
+    const run = taken(stop.signal);
+    const stopped = step('later', {
+      run(_, signal) {
+        stop.abort();
+        return Promise.resolve(signal.throwIfAborted());
+      },
+    });
+    const steps = [step('bad', { run: fails, onFailure: 'defer' }), stopped];
+    await expect(takeSteps(steps, run, run)).rejects.toThrow('no answer');
+  });
+
   it('goes on after a step whose error is deferred, and ends with the first such error', async () => {
     const run = taken();
     const other = () => Promise.reject(new RecoveryError('WriteFailed', 'no space'));

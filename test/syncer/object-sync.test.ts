@@ -147,6 +147,32 @@ it('look() wakes the loop of an object whose file has vanished while its pass wa
   await stop();
 });
 
+it.each([
+  ['its version', '1'],
+  ['the version of a list, which is newer', '5000'],
+])('what vanishes while the API is away comes back at once, where the last list told %s', async (_, version) => {
+  const { sync, path, stop } = await published();
+  sync.look(); // the pass that confirms the write
+  await setImmediate();
+  await clock.waiting();
+  meanwhile = () => Promise.reject(new RecoveryError('KubeUnavailable', 'away'));
+  sync.offer(version);
+  await clock.waiting();
+  while (sync.status.state !== (version === '1' ? 'synced' : 'failed')) await setImmediate();
+  await rm(join(directory, 'configmaps', 'x'), { recursive: true });
+  while (lines.filter(({ event }) => event === 'sync.written').length < 2) {
+    sync.look();
+    await setImmediate();
+  }
+  expect(await readFile(path, 'utf8').catch(String)).toBe('one');
+  // The version that was told is still read.
+  [meanwhile, inApi] = [() => Promise.resolve(), content('two', '5000')];
+  sync.offer('5000');
+  while (sync.status.resourceVersion !== '5000') await setImmediate();
+  expect(await readFile(path, 'utf8')).toBe('two');
+  await stop();
+});
+
 it('a directory that is taken away because a file belongs there is told, with how much lay in it', async () => {
   const path = join(directory, 'configmaps', 'x', 'key');
   await mkdir(join(path, 'deep'), { recursive: true });
