@@ -31,7 +31,13 @@ export type AddressReason =
 
 export type AddressVerdict =
   | { readonly action: 'approve'; readonly message: string }
-  | { readonly action: 'leave'; readonly reason: AddressReason; readonly message: string };
+  | {
+      readonly action: 'leave';
+      readonly reason: AddressReason;
+      readonly message: string;
+      /** Only nodes claim it for themselves: a source that vouches for the node outweighs them. */
+      readonly isClaimed?: boolean;
+    };
 
 interface Asking {
   readonly node: string;
@@ -42,7 +48,7 @@ interface Asking {
   readonly answers: readonly SourceAnswer[];
 }
 
-const left = (reason: AddressReason, message: string): AddressVerdict => ({ action: 'leave', reason, message });
+const left = (reason: AddressReason, message: string) => ({ action: 'leave', reason, message }) as const;
 
 /** Every name must belong to the node by one source, to another node by no source, and never to the cluster. */
 export function judgeAddresses({ node, isControlPlane = false, asked, cluster, answers }: Asking): AddressVerdict {
@@ -55,14 +61,23 @@ export function judgeAddresses({ node, isControlPlane = false, asked, cluster, a
   const vouching = answers.filter(({ own }) => own !== undefined);
   const vouchesFor = ({ own = [], namesNode }: SourceAnswer, { kind, value }: AskedName): boolean =>
     own.includes(value) || (namesNode === true && kind === 'DNS' && value === node);
-  const uncovered = asked.filter((one) => !vouching.some((answer) => vouchesFor(answer, one)));
-  const taken = answers.flatMap(({ source, others, isWeak }) =>
-    (isWeak === true ? uncovered : asked).flatMap(({ value }) => {
-      const other = others?.get(value);
-      return other === undefined || other === node ? [] : [`"${value}" belongs to node "${other}" (${source})`];
-    }),
-  );
+  const uncoveredBy = (sources: readonly SourceAnswer[]): readonly AskedName[] =>
+    asked.filter((one) => !sources.some((answer) => vouchesFor(answer, one)));
+  const uncovered = uncoveredBy(vouching);
+  // A node vouches for its own name no more than another one that claims it.
+  const claimable = uncoveredBy(vouching.filter(({ isWeak }) => isWeak !== true));
+  const takenFrom = (sources: readonly SourceAnswer[], names: readonly AskedName[]): readonly string[] =>
+    sources.flatMap(({ source, others }) =>
+      names.flatMap(({ value }) => {
+        const other = others?.get(value);
+        return other === undefined || other === node ? [] : [`"${value}" belongs to node "${other}" (${source})`];
+      }),
+    );
+  const [claims, strong] = [true, false].map((weak) => answers.filter(({ isWeak = false }) => isWeak === weak));
+  const taken = takenFrom(strong ?? [], asked);
   if (taken.length > 0) return left('AddressOfOtherNode', taken.join('; '));
+  const claimed = takenFrom(claims ?? [], claimable);
+  if (claimed.length > 0) return { ...left('AddressOfOtherNode', claimed.join('; ')), isClaimed: true };
   const sources = answers.map(({ source }) => source).join(', ');
   if (vouching.length === 0) {
     return left('NodeNotInSources', `no source knows node "${node}": asked were ${sources}`);
@@ -82,4 +97,5 @@ export function judgeAddresses({ node, isControlPlane = false, asked, cluster, a
 
 /** Whether a further source that vouches for the node could turn the verdict into an approval. */
 export const canBeCovered = (verdict: AddressVerdict): boolean =>
-  verdict.action === 'leave' && (verdict.reason === 'AddressNotOfNode' || verdict.reason === 'NodeNotInSources');
+  verdict.action === 'leave' &&
+  (verdict.reason === 'AddressNotOfNode' || verdict.reason === 'NodeNotInSources' || verdict.isClaimed === true);

@@ -33,20 +33,37 @@ export class ClusterFacts {
     this.#options = options;
   }
 
-  /** Throws ProofFailed where the API server does not show its certificate, and errors of the other queries. */
+  /**
+   * Facts that may be ten minutes old, enough for a refusal. Throws ProofFailed where the API server does not show its
+   * certificate, and errors of the other queries.
+   */
   async namesFor(asked: readonly AskedName[]): Promise<ClusterNames> {
     const [lasting, services] = await Promise.all([this.#read(), this.#servicesOf(asked)]);
     return { ...lasting, services };
   }
 
+  /**
+   * Facts of now, for an approval: also the certificate that the API server serves to clients of each requested name,
+   * as it may have one of its own (`--tls-sni-cert-key`). Throws as namesFor does.
+   */
+  async namesNow(asked: readonly AskedName[]): Promise<ClusterNames> {
+    const serverNames = asked.flatMap(({ kind, value }) => (kind === 'DNS' ? [value] : []));
+    const [lasting, services] = await Promise.all([this.#readNow(serverNames), this.#servicesOf(asked)]);
+    return { ...lasting, services };
+  }
+
   #read(): Promise<Lasting> {
     const nowMs = steadyMs(this.#options.clock);
-    if (this.#lasting !== undefined && nowMs - this.#lasting.atMs < staysMs) return this.#lasting.read;
-    const read = Promise.all([this.#served(), this.#serviceRanges()]).then(([served, serviceRanges]) => ({
+    const isFresh = this.#lasting !== undefined && nowMs - this.#lasting.atMs < staysMs;
+    return isFresh && this.#lasting !== undefined ? this.#lasting.read : this.#readNow();
+  }
+
+  #readNow(serverNames: readonly string[] = []): Promise<Lasting> {
+    const read = Promise.all([this.#served(serverNames), this.#serviceRanges()]).then(([served, serviceRanges]) => ({
       served,
       serviceRanges,
     }));
-    const lasting = { atMs: nowMs, read };
+    const lasting = { atMs: steadyMs(this.#options.clock), read };
     this.#lasting = lasting;
     read.catch(() => {
       if (this.#lasting === lasting) this.#lasting = undefined;
@@ -55,10 +72,10 @@ export class ClusterFacts {
   }
 
   /**
-   * Without SNI the API server shows its default certificate; with the name that pods use, another certificate where
-   * SNI certificates are configured.
+   * Names of the certificates that the API server serves, wildcards too. Without SNI it shows its default certificate;
+   * with the name that pods use, or one of `serverNames`, another one where SNI certificates are configured.
    */
-  async #served(): Promise<ReadonlySet<string>> {
+  async #served(serverNames: readonly string[]): Promise<ReadonlySet<string>> {
     const { connection, clock, signal } = this.#options;
     const cannot = (problem: string, cause?: unknown): RecoveryError => {
       const message = `Cannot ask the API server at ${connection.server} which names are its own: ${problem}`;
@@ -68,7 +85,7 @@ export class ClusterFacts {
     if (url === null) throw cannot('that is no address');
     const { host, port } = serverAddress(url);
     const names = await Promise.all(
-      ['127.0.0.1', 'kubernetes.default.svc', host].map(async (serverName) => {
+      [...new Set(['127.0.0.1', 'kubernetes.default.svc', host, ...serverNames])].map(async (serverName) => {
         const asking = { host, port, serverName, timeoutMs, clock, signal };
         const pem = await servedChain(asking).catch((err: unknown) => {
           throw cannot(errorText(err), err);
@@ -77,7 +94,7 @@ export class ClusterFacts {
         return leaf?.facts.hostnames ?? [];
       }),
     );
-    return new Set(names.flat().flatMap((name) => checkedHostname(name) ?? []));
+    return new Set(names.flat().flatMap(canonicalPattern));
   }
 
   async #serviceRanges(): Promise<readonly string[]> {
@@ -100,6 +117,13 @@ export class ClusterFacts {
     );
     return new Set(found.flat());
   }
+}
+
+/** `*.example.com` as well, unlike in a request. */
+function canonicalPattern(name: string): readonly string[] {
+  const wildcard = name.startsWith('*.') ? '*.' : '';
+  const rest = checkedHostname(name.slice(wildcard.length));
+  return rest === undefined ? [] : [`${wildcard}${rest}`];
 }
 
 /** Requested names that may be those of Services, by the path of the Service: each is one read. */

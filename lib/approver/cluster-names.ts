@@ -1,13 +1,15 @@
 // Names and addresses by which pods and components know the API server and Services. The holder of a serving
 // certificate for one of them, signed by the cluster's CA, is the API server to every client that trusts that CA. So no
 // node gets one, whatever a source of `approver.addresses`, or several of them together, answers. Pure.
+import { isIP } from 'node:net';
 import { inRanges } from '../config/address-settings.ts';
+import { dnsNameCovers } from '../pki/names.ts';
 import { controlPlaneLabel, defaultRecoveryServerName } from '../well-known.ts';
 import type { AskedName } from './serving-request.ts';
 
 /** Names of the cluster, from the cluster itself. */
 export interface ClusterNames {
-  /** Canonical names and addresses of the certificates that kube-apiserver serves. */
+  /** Canonical names, wildcards and addresses of the certificates that kube-apiserver serves. */
   readonly served: ReadonlySet<string>;
   /** Ranges of the addresses of Services. */
   readonly serviceRanges: readonly string[];
@@ -76,6 +78,9 @@ export function serviceNameOf({ kind, value }: AskedName): { namespace: string; 
   return { namespace, name };
 }
 
+/** The name of a node as one that it requests. */
+export const nodeName = (node: string): AskedName => ({ kind: isIP(node) === 0 ? 'DNS' : 'IP', value: node });
+
 /** Whether it is a name of one label that is not the node's: pods call a Service of their own namespace by one. */
 const isWordOfOthers = (name: string, node: string): boolean =>
   !name.includes('.') && name !== node && name !== node.split('.')[0];
@@ -90,10 +95,13 @@ interface Asking {
   readonly cluster: ClusterNames;
 }
 
-/** Names that no node may have, each with its owner. */
+/** Requested names that no node may have, and the node's own if it is one, each with its owner. */
 export function clusterNamesIn({ node, asked, isControlPlane, listed, cluster }: Asking): readonly string[] {
   const domains = domainsOf(cluster);
-  return asked.flatMap(({ kind, value }) => {
+  const isServed = ({ kind, value }: AskedName): boolean =>
+    cluster.served.has(value) || (kind === 'DNS' && [...cluster.served].some((one) => dnsNameCovers(one, value)));
+  const named = asked.some(({ value }) => value === node) ? asked : [...asked, nodeName(node)];
+  return named.flatMap(({ kind, value }) => {
     const owner =
       kind === 'IP'
         ? ownerOfAddress(value, cluster)
@@ -106,7 +114,7 @@ export function clusterNamesIn({ node, asked, isControlPlane, listed, cluster }:
       (kind === 'DNS' && isWordOfOthers(value, node) && listed?.has(value) !== true
         ? 'whatever Service has it in a namespace (of the node, where a list in approver.addresses has it)'
         : undefined) ??
-      (!isControlPlane && listed?.has(value) !== true && cluster.served.has(value)
+      (!isControlPlane && listed?.has(value) !== true && isServed({ kind, value })
         ? `the API server, by the certificate that it serves (of its own machine, where the Node has the label ${controlPlaneLabel} or a list in approver.addresses has it)`
         : undefined);
     return found === undefined ? [] : [`${kind}:${value} is of ${found}`];

@@ -11,7 +11,7 @@ import { type AddressSource, AddressFile, type Following, ListedAddresses } from
 import { NodeRanges, type SourceOptions } from './address-sources.ts';
 import { canBeCovered, judgeAddresses, type SourceAnswer } from './addresses.ts';
 import { ClusterFacts, servicesAsked } from './cluster-facts.ts';
-import { isClusterName } from './cluster-names.ts';
+import { isClusterName, nodeName } from './cluster-names.ts';
 import { Machines } from './machines.ts';
 import { contentOf } from './node-facts.ts';
 import { nodeOfClusterName, type SigningRequest, unsuitable } from './request.ts';
@@ -79,15 +79,24 @@ export class ServingPolicy implements SignerPolicy {
           .filter((source) => (source.isCostly ?? false) === isCostly)
           .map((source) => source.answer(question)),
       );
-    const answers = await ask(false);
+    let answers = await ask(false);
     const asking = { node, isControlPlane: isControlPlane(object), asked, cluster };
-    const verdict = judgeAddresses({ ...asking, answers });
-    if (!canBeCovered(verdict)) return { node, isKnown: true, ...verdict };
-    // A certificate served now counts while it is valid, so a clock that is behind would accept an expired certificate.
-    const implausible = judgeClock({ clock: await this.#options.clockFacts(false), now: this.#options.clock.now() });
-    if (implausible !== undefined && this.#sources.some(({ isCostly = false }) => isCostly))
-      return { action: 'leave', node, isKnown: true, reason: 'ClockImplausible', message: implausible.message };
-    return { node, isKnown: true, ...judgeAddresses({ ...asking, answers: [...answers, ...(await ask(true))] }) };
+    let verdict = judgeAddresses({ ...asking, answers });
+    if (canBeCovered(verdict)) {
+      // A certificate served now counts while it is valid, so a clock that is behind would accept an expired one.
+      const implausible = judgeClock({ clock: await this.#options.clockFacts(false), now: this.#options.clock.now() });
+      if (implausible !== undefined && this.#sources.some(({ isCostly = false }) => isCostly))
+        return { action: 'leave', node, isKnown: true, reason: 'ClockImplausible', message: implausible.message };
+      answers = [...answers, ...(await ask(true))];
+      verdict = judgeAddresses({ ...asking, answers });
+    }
+    if (verdict.action === 'approve')
+      verdict = judgeAddresses({
+        ...asking,
+        answers,
+        cluster: await this.#cluster.namesNow([...asked, nodeName(node)]),
+      });
+    return { node, isKnown: true, ...verdict };
   }
 
   async follow(following: Following): Promise<void> {

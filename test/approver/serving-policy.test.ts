@@ -5,11 +5,12 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createServer, type Server } from 'node:tls';
+import { createSecureContext, createServer, type Server } from 'node:tls';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { ServingPolicy } from '../../lib/approver/serving-policy.ts';
 import type { ApproverOptions } from '../../lib/approver/settings.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
+import { RecoveryError } from '../../lib/errors.ts';
 import { createLog } from '../../lib/log.ts';
 import { kubeletSigners } from '../../lib/well-known.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
@@ -25,7 +26,16 @@ beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), 'serving-policy-'));
   const ca = await createAuthority(join(root, 'ca'), { commonName: 'ca' });
   const leaf = await createLeaf(join(root, 'leaf'), ca, { commonName: 'kube-apiserver', dnsNames: ['kubernetes'] });
-  apiServer = createServer({ cert: readFileSync(leaf.cert), key: readFileSync(leaf.key) });
+  const own = await createLeaf(join(root, 'own'), ca, {
+    commonName: 'kube-apiserver',
+    dnsNames: ['public.example.com', '*.apps.example.com'],
+  });
+  const bySni = createSecureContext({ cert: readFileSync(own.cert), key: readFileSync(own.key) });
+  apiServer = createServer({
+    cert: readFileSync(leaf.cert),
+    key: readFileSync(leaf.key),
+    SNICallback: (name, done) => done(null, name.endsWith('.example.com') ? bySni : undefined),
+  });
   await once(apiServer.listen({ port: 0, host: '127.0.0.1' }), 'listening');
 });
 afterAll(async () => {
@@ -47,24 +57,61 @@ async function judgedAt(
   server = serverUrl(),
   names: readonly string[] = [],
 ) {
-  const node = { metadata: { name: 'node1' }, status: { addresses: [{ type: 'InternalIP', address: ofStatus }] } };
+  const node = nodeWith('node1', ofStatus);
+  const addresses = [{ kind: 'served', caFile: '/nonexistent' }];
+  return judgedOf({ node, address, names, now, server, addresses, hasServices: true });
+}
+
+const nodeWith = (name: string, ...addresses: readonly string[]) => ({
+  metadata: { name },
+  status: { addresses: addresses.map((address) => ({ type: 'InternalIP', address })) },
+});
+
+interface Asking {
+  readonly node: ReturnType<typeof nodeWith>;
+  readonly others?: readonly ReturnType<typeof nodeWith>[];
+  readonly address: string;
+  readonly names: readonly string[];
+  readonly addresses: readonly object[];
+  readonly now?: Date;
+  readonly server?: string;
+  readonly hasServices?: boolean;
+}
+
+const sound = new Date('2026-06-02T00:00:00Z');
+
+async function judgedOf({
+  node,
+  others = [],
+  address,
+  names,
+  addresses,
+  now = sound,
+  server = serverUrl(),
+  hasServices = false,
+}: Asking) {
+  const { name } = node.metadata;
   const connection = {
     server,
     request: ({ path }: { path: string }) => {
       reads.push(path);
-      return Promise.resolve(path.endsWith('/node1') ? node : { metadata: { resourceVersion: '1' }, items: [] });
+      if (path.endsWith(`/nodes/${name}`)) return Promise.resolve(node);
+      if (path.includes('/services/') && !hasServices)
+        return Promise.reject(new RecoveryError('KubeNotFound', 'absent'));
+      const items = path.includes('/nodes') ? [node, ...others] : [];
+      return Promise.resolve({ metadata: { resourceVersion: '1' }, items });
     },
   } as unknown as KubeConnection;
   const options = {
     connection,
-    addresses: [{ kind: 'served', caFile: '/nonexistent' }],
+    addresses,
     clock: new FakeClock(now, 100),
     clockFacts: () => Promise.resolve({ builtAt: built, synchronised: false }),
     log: createLog({ write: () => undefined }),
     signal: new AbortController().signal,
   } as unknown as ApproverOptions;
   const pem = await createRequest({
-    subject: ['O=system:nodes', 'CN=system:node:node1'],
+    subject: ['O=system:nodes', `CN=system:node:${name}`],
     extensions: [`subjectAltName=${[`IP:${address}`, ...names.map((name) => `DNS:${name}`)].join(',')}`],
   });
   return new ServingPolicy(options).judge({
@@ -73,7 +120,7 @@ async function judgedAt(
       request: Buffer.from(pem).toString('base64'),
       signerName: kubeletSigners['kubelet-serving'],
       usages: ['digital signature', 'server auth'],
-      username: 'system:node:node1',
+      username: `system:node:${name}`,
       groups: ['system:nodes', 'system:authenticated'],
     },
   });
@@ -129,4 +176,37 @@ it('reads no Service for a request that could name many', async () => {
   expect(services()).toEqual([]);
   expect(await judged(10, (at) => `db-${at}.prod`)).toMatchObject({ reason: 'NameOfCluster' });
   expect(services()).toHaveLength(10);
+});
+
+const ranges = [{ kind: 'cidrs', cidrs: ['198.51.100.0/24'] }];
+
+it.each([
+  ['a name of its SNI certificate', 'public.example.com'],
+  ['a name below its wildcard', 'b.apps.example.com'],
+])('gives no node %s of the API server, which it shows only to who asks by that name', async (_, name) => {
+  const asking = { node: nodeWith(name, '198.51.100.7'), address: '198.51.100.7', addresses: ranges };
+  const refused = { action: 'leave', reason: 'NameOfCluster' };
+  expect(await judgedOf({ ...asking, names: [name] })).toMatchObject(refused);
+  // A node of such a name gets nothing at all.
+  expect(await judgedOf({ ...asking, names: [] })).toMatchObject(refused);
+  const other = { ...asking, node: nodeWith('b.other.example.org', '198.51.100.7'), names: ['b.other.example.org'] };
+  expect(await judgedOf(other)).toMatchObject({ action: 'approve' });
+});
+
+it('gives by ranges alone no node its own name where another Node has that name', async () => {
+  const asking = { node: nodeWith('a.example.org', '198.51.100.7'), address: '198.51.100.7', addresses: ranges };
+  const others = [nodeWith('victim', '198.51.100.8', 'a.example.org')];
+  expect(await judgedOf({ ...asking, names: ['a.example.org'] })).toMatchObject({ action: 'approve' });
+  expect(await judgedOf({ ...asking, others, names: ['a.example.org'] })).toMatchObject({
+    action: 'leave',
+    reason: 'AddressOfOtherNode',
+  });
+});
+
+it('asks the kubelet itself where another node only claims its address', async () => {
+  const others = [nodeWith('thief', '192.0.2.2')];
+  const addresses = [...ranges, { kind: 'served', caFile: '/nonexistent' }];
+  const asking = { node: nodeWith('node1', '192.0.2.2'), others, address: '192.0.2.2', names: [], addresses };
+  // Who is asked at all fails here: there is no CA file.
+  await expect(judgedOf(asking)).rejects.toThrow('/nonexistent');
 });
