@@ -181,9 +181,9 @@ it('reads no Service for a request that could name many', async () => {
 const ranges = [{ kind: 'cidrs', cidrs: ['198.51.100.0/24'] }];
 
 it.each([
-  ['a name of its SNI certificate', 'public.example.com'],
-  ['a name below its wildcard', 'b.apps.example.com'],
-])('gives no node %s of the API server, which it shows only to who asks by that name', async (_, name) => {
+  'public.example.com', // its SNI certificate
+  'b.apps.example.com', // a wildcard of it
+])('gives no node a name that the API server serves only to its clients', async (name) => {
   const asking = { node: nodeWith(name, '198.51.100.7'), address: '198.51.100.7', addresses: ranges };
   const refused = { action: 'leave', reason: 'NameOfCluster' };
   expect(await judgedOf({ ...asking, names: [name] })).toMatchObject(refused);
