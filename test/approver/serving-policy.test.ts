@@ -90,12 +90,12 @@ async function judgedOf({
   server = serverUrl(),
   hasServices = false,
 }: Asking) {
-  const { name } = node.metadata;
+  const { name: nodeName } = node.metadata;
   const connection = {
     server,
     request: ({ path }: { path: string }) => {
       reads.push(path);
-      if (path.endsWith(`/nodes/${name}`)) return Promise.resolve(node);
+      if (path.endsWith(`/nodes/${nodeName}`)) return Promise.resolve(node);
       if (path.includes('/services/') && !hasServices)
         return Promise.reject(new RecoveryError('KubeNotFound', 'absent'));
       const items = path.includes('/nodes') ? [node, ...others] : [];
@@ -111,7 +111,7 @@ async function judgedOf({
     signal: new AbortController().signal,
   } as unknown as ApproverOptions;
   const pem = await createRequest({
-    subject: ['O=system:nodes', `CN=system:node:${name}`],
+    subject: ['O=system:nodes', `CN=system:node:${nodeName}`],
     extensions: [`subjectAltName=${[`IP:${address}`, ...names.map((name) => `DNS:${name}`)].join(',')}`],
   });
   return new ServingPolicy(options).judge({
@@ -120,7 +120,7 @@ async function judgedOf({
       request: Buffer.from(pem).toString('base64'),
       signerName: kubeletSigners['kubelet-serving'],
       usages: ['digital signature', 'server auth'],
-      username: `system:node:${name}`,
+      username: `system:node:${nodeName}`,
       groups: ['system:nodes', 'system:authenticated'],
     },
   });
