@@ -362,7 +362,6 @@ describe('--mode=approver --signers=kubelet-serving', () => {
       ['NameOfCluster', { as: 'listed', san: `${own},DNS:localhost-recovery` }],
       ['NameOfCluster', { as: 'listed', san: `${own},IP:10.0.0.200` }],
       ['AddressNotOfNode', { as: 'fleet', san: 'DNS:fleet,IP:192.0.2.31' }],
-      ['NameOfCluster', { as: 'listed', san: `${own},DNS:rival` }],
       ['AddressNotOfNode', { as: 'listed', san: `${own},DNS:a.rival.example.com` }],
       ['AddressNotOfNode', { as: 'fleet', san: 'IP:192.0.2.31,IP:203.0.113.31' }],
       ['AddressOfOtherNode', { as: 'listed', san: `${own},IP:192.0.2.12` }],
