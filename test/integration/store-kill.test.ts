@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
@@ -37,13 +38,24 @@ afterAll(() => rm(root, { recursive: true, force: true }));
 
 async function renewUntil(directory: string, nth: number): Promise<{ signal: string | null; output: string }> {
   const running = spawn(process.execPath, [child, directory, root, String(nth)], {
+    detached: true, // a process group of its own
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { ...process.env, NODE_COMPILE_CACHE: join(root, 'compiled') },
   });
   let output = '';
   running.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
   await once(running, 'close');
+  await groupEnds(running.pid ?? 0);
   return { signal: running.signalCode, output };
+}
+
+/** Waits for the `cp` of a killed run: no unit of systemd starts again before all of its processes have ended. */
+async function groupEnds(leader: number): Promise<void> {
+  try {
+    while (process.kill(-leader, 0)) await delay(10);
+  } catch (err) {
+    expect(err).toMatchObject({ code: 'ESRCH' });
+  }
 }
 
 const textOf = (entries: Entries | undefined, key: string): string => Buffer.from(entries?.[key] ?? '').toString();
