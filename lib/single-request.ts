@@ -1,4 +1,4 @@
-// HTTP for whoever may connect: of each connection one request is read, as far as the end of its header, and answered;
+// HTTP for any client that can connect: of each connection one request is read, as far as the end of its header, and answered;
 // then it ends. Node's own server keeps a request and a response of each that a client sends ahead, so that clients
 // which never read an answer take all memory.
 import { STATUS_CODES } from 'node:http';

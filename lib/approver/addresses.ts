@@ -64,8 +64,9 @@ export function judgeAddresses({ node, isControlPlane = false, asked, cluster, a
   const uncoveredBy = (sources: readonly SourceAnswer[]): readonly AskedName[] =>
     asked.filter((one) => !sources.some((answer) => vouchesFor(answer, one)));
   const uncovered = uncoveredBy(vouching);
+  const isClaim = ({ isWeak }: SourceAnswer): boolean => isWeak === true;
   // A node vouches for its own name no more than another one that claims it.
-  const claimable = uncoveredBy(vouching.filter(({ isWeak }) => isWeak !== true));
+  const claimable = uncoveredBy(vouching.filter((one) => !isClaim(one)));
   const takenFrom = (sources: readonly SourceAnswer[], names: readonly AskedName[]): readonly string[] =>
     sources.flatMap(({ source, others }) =>
       names.flatMap(({ value }) => {
@@ -73,10 +74,12 @@ export function judgeAddresses({ node, isControlPlane = false, asked, cluster, a
         return other === undefined || other === node ? [] : [`"${value}" belongs to node "${other}" (${source})`];
       }),
     );
-  const [claims, strong] = [true, false].map((weak) => answers.filter(({ isWeak = false }) => isWeak === weak));
-  const taken = takenFrom(strong ?? [], asked);
+  const taken = takenFrom(
+    answers.filter((one) => !isClaim(one)),
+    asked,
+  );
   if (taken.length > 0) return left('AddressOfOtherNode', taken.join('; '));
-  const claimed = takenFrom(claims ?? [], claimable);
+  const claimed = takenFrom(answers.filter(isClaim), claimable);
   if (claimed.length > 0) return { ...left('AddressOfOtherNode', claimed.join('; ')), isClaimed: true };
   const sources = answers.map(({ source }) => source).join(', ');
   if (vouching.length === 0) {

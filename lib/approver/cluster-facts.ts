@@ -54,8 +54,8 @@ export class ClusterFacts {
 
   #read(): Promise<Lasting> {
     const nowMs = steadyMs(this.#options.clock);
-    const isFresh = this.#lasting !== undefined && nowMs - this.#lasting.atMs < staysMs;
-    return isFresh && this.#lasting !== undefined ? this.#lasting.read : this.#readNow();
+    if (this.#lasting !== undefined && nowMs - this.#lasting.atMs < staysMs) return this.#lasting.read;
+    return this.#readNow();
   }
 
   #readNow(serverNames: readonly string[] = []): Promise<Lasting> {

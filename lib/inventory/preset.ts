@@ -67,9 +67,14 @@ export function loadPreset(name: string, options: LoadOptions = {}): Inventory {
   requireKnown(name);
   const built = builtPreset(name);
   if (built?.kind === 'Inventory') return placedInventory(built, options);
-  const text = built === undefined ? presetText(name) : '';
-  const choice = built ?? presetChoice(text);
+  if (built !== undefined) return loadChosen(name, built, options);
+  const text = presetText(name);
+  const choice = presetChoice(text);
   if (choice === undefined) return loadInventory(text, { ...options, source: `preset ${name}` });
+  return loadChosen(name, choice, options);
+}
+
+function loadChosen(name: string, choice: PresetChoice, options: LoadOptions): Inventory {
   const chosen = chosenPreset(choice, existsSync);
   if (chosen === undefined)
     throw new RecoveryError('InventoryInvalid', `Cannot load preset "${name}": it has no presets`);

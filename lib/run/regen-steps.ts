@@ -12,7 +12,7 @@ import { createDiskStore } from '../store/disk-store.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
 import { hostIdentity } from './host-identity.ts';
 import { isByHand, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
-import type { Connected, Runtime } from './runtime.ts';
+import { type Connected, type Runtime, storeReports } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
 
 const isSingle = ({ runtime: { once, dryRun } }: RegenRun): boolean => once && !dryRun;
@@ -192,8 +192,7 @@ export async function runRegenMode(
     backupDir,
     owners: resolved.artefacts,
     endpoints: resolved.endpoints,
-    onBackupFailed: ({ code, message }) => log.warn('backup.failed', { path: backupDir, code, err: message }),
-    onAttributesLost: ({ code, message }) => log.warn('attributes.lost', { code, err: message }),
+    ...storeReports(backupDir, log),
   });
   const identity = hostIdentity(disk, runtime);
   const run: RegenRun = {

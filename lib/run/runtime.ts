@@ -1,6 +1,7 @@
 // Collaborators that the modes of one process share, and that a run of regen is given.
 import type { Clock } from '../clock.ts';
 import type { Config, ToolConfig } from '../config/load.ts';
+import type { RecoveryError } from '../errors.ts';
 import type { Health } from '../health.ts';
 import { isClockSynchronised } from '../host/clock-synchronised.ts';
 import type { Resolved } from '../inventory/model.ts';
@@ -35,6 +36,13 @@ export interface Connected extends Runtime {
   readonly connection: KubeConnection;
   readonly events: EventRecorder;
 }
+
+/** Logs what a store on disk could not keep. */
+export const storeReports = (backupDir: string, log: Pick<Log, 'warn'>) => ({
+  onBackupFailed: ({ code, message: err }: RecoveryError): void =>
+    log.warn('backup.failed', { path: backupDir, code, err }),
+  onAttributesLost: ({ code, message: err }: RecoveryError): void => log.warn('attributes.lost', { code, err }),
+});
 
 /** Facts about this machine's clock, read again at each call; `thorough` costs a process. */
 export const clockFactsFor =

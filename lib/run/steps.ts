@@ -37,13 +37,12 @@ export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, step
       limit?.throwIfAborted();
     } catch (err) {
       if (signal.aborted) throw first === undefined ? err : first.err;
-      if (onFailure !== 'report' && first === undefined) {
-        first = { err };
-        if (onFailure === 'stop') break;
-        continue;
+      if (onFailure !== 'report' && first === undefined) first = { err };
+      else {
+        const text = limit?.aborted === true ? `no end in ${(limitMs ?? 0) / 1000} s` : errorText(err);
+        const code = err instanceof RecoveryError ? err.code : undefined;
+        log.warn('step.failed', { message: name, err: text, code });
       }
-      const text = limit?.aborted === true ? `no end in ${(limitMs ?? 0) / 1000} s` : errorText(err);
-      log.warn('step.failed', { message: name, err: text, code: err instanceof RecoveryError ? err.code : undefined });
       if (onFailure === 'stop') break;
     } finally {
       ended.abort();
@@ -52,7 +51,7 @@ export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, step
   if (first !== undefined) throw first.err;
 }
 
-/** Aborts after `ms`, unless the step has ended before. */
+/** Aborts after `ms`, unless the step ends before. */
 function limitOf(ms: number, clock: Clock, ended: AbortSignal): AbortSignal {
   const over = new AbortController();
   const wait = async (): Promise<void> => {

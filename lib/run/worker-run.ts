@@ -13,6 +13,7 @@ import { createDiskStore } from '../store/disk-store.ts';
 import type { Store } from '../store/store.ts';
 import { kubeletFiles, type WorkerHost } from '../worker/kubelet-files.ts';
 import { connect } from './connections.ts';
+import { storeReports } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
 
 export interface WorkerMode extends Pick<WorkerHost, 'waitMs' | 'clock' | 'log' | 'signal'> {
@@ -82,11 +83,7 @@ export async function runWorker(mode: WorkerMode): Promise<void> {
   const { config, clock, log } = mode;
   const { backupDir, lockDir, dryRun } = config;
   const files = kubeletFiles(config);
-  const disk = createDiskStore({
-    backupDir,
-    onBackupFailed: ({ code, message: err }) => log.warn('backup.failed', { path: backupDir, code, err }),
-    onAttributesLost: ({ code, message: err }) => log.warn('attributes.lost', { code, err }),
-  });
+  const disk = createDiskStore({ backupDir, ...storeReports(backupDir, log) });
   const onFailed = ({ code, message: err }: RecoveryError): void =>
     log.warn('restart.failed', { path: lockDir, code, err });
   const markers = new Markers({ state: new RunState(lockDir), onFailed });
