@@ -269,7 +269,7 @@ describe('one adopted control-plane machine', () => {
       cluster.ready(node, { since: serviced }),
     ]);
     expect(output).toMatch(/"component":"kubelet".*"event":"restart\.done"/);
-    expect(output).toMatch(/"component":"kubelet".*"event":"proof\.given"/);
+    expect(output).toMatch(/"component":"kubelet".*"event":"proof\.succeeded"/);
     console.log(`timer's service: ${ready - serviced} ms to Ready\n${output}`);
     await cluster.runPod();
     expect((await cluster.api(`${webhooks}/policy`, { method: 'DELETE' })).status).toBe(200);

@@ -175,7 +175,7 @@ describe('proveAll()', () => {
     const connection = { request: async () => lease, close: async () => undefined } as unknown as KubeConnection;
     const working = options({ connect: async () => connection, clock: at(601_000) });
     expect(await proveAll([], notes(), working)).toEqual([]);
-    expect(lines.join('')).toMatch(/"component":"kubelet".*"event":"proof\.given"/);
+    expect(lines.join('')).toMatch(/"component":"kubelet".*"event":"proof\.succeeded"/);
     expect(await loadPending(notes().state)).toEqual([]);
     expect(await proveAll([], notes(), failing(9_000_000))).toEqual([]);
     expect(told).toEqual([]);
