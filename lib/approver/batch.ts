@@ -11,7 +11,7 @@ export interface RequestSummary {
   readonly signer: string;
   readonly uid: string | undefined;
   readonly requestedAt: Date;
-  /** Characters of the whole object as JSON. */
+  /** Bytes of the whole object as JSON; Infinity: it is too large and was not read. */
   readonly size: number;
   /** The node that the request names, read once; undefined: it names none, is too large or cannot be read. */
   readonly node?: string;
@@ -19,7 +19,7 @@ export interface RequestSummary {
 
 export function requestSummary(request: SigningRequest, policy: Pick<SignerPolicy, 'nodeOf'>): RequestSummary {
   const { name, uid } = request.metadata;
-  const size = JSON.stringify(request).length;
+  const size = Buffer.byteLength(JSON.stringify(request));
   const node = judgeSize(size) === undefined ? policy.nodeOf(request) : undefined;
   return {
     name,

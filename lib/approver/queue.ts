@@ -22,6 +22,7 @@ import {
   type RequestSummary,
   requestSummary,
 } from './batch.ts';
+import { rowName, tooLargeSummary, type UnreadRequest, UnreadRequests } from './unread.ts';
 import { type Waiting, WaitingRequests } from './waiting.ts';
 
 const firstRetryMs = 100;
@@ -46,6 +47,7 @@ export class RequestQueue {
   readonly #reporter: Reporter;
   readonly #others = new OtherRequesters();
   readonly #waiting: WaitingRequests;
+  readonly #unread: UnreadRequests;
   readonly #pressure = new Pressure();
   /** Start of the next round under a flood, in milliseconds since the epoch. */
   #nextBatchAt = 0;
@@ -55,6 +57,7 @@ export class RequestQueue {
     this.#policies = new Map(policies.map((policy) => [policy.signer, policy]));
     this.#reporter = new Reporter(options);
     this.#waiting = new WaitingRequests(options.nodeName);
+    this.#unread = new UnreadRequests(options);
   }
 
   /** Takes note of any request, and returns the fields to keep; undefined: it does not wait for a decision here. */
@@ -82,7 +85,26 @@ export class RequestQueue {
 
   /** Replaces all requests that wait for one signer. */
   replace(signer: string, summaries: readonly RequestSummary[]): void {
+    this.#unread.clear(signer);
     this.#waiting.replace(signer, summaries);
+  }
+
+  /** Takes note of an event for one signer: of a row, or of a request from a server that sends no rows. */
+  heard(signer: string, type: 'ADDED' | 'MODIFIED' | 'DELETED', object: unknown): void {
+    try {
+      const name = rowName(object);
+      if (name === undefined && type !== 'DELETED') return this.put(object as SigningRequest);
+      if (name === undefined || type === 'DELETED') return this.remove(name ?? nameOf(object as SigningRequest) ?? '');
+      const one = { name, signer, heardAt: this.#options.clock.now(), isChanged: type === 'MODIFIED' };
+      if (!this.#unread.add(one)) this.#waiting.leaveOut();
+    } catch (err) {
+      this.#options.log.warn('csr.failed', { csr: '', code: 'unexpected', err: faultText(err) });
+    }
+  }
+
+  /** Whether a change of a request for this signer was heard of and has not been read yet. */
+  isBehind(signer: string): boolean {
+    return this.#unread.hasChanged(signer);
   }
 
   put(request: SigningRequest): void {
@@ -96,8 +118,8 @@ export class RequestQueue {
     return this.#waiting.recall(listAll);
   }
 
-  remove(request: SigningRequest): void {
-    const name = nameOf(request) ?? '';
+  remove(name: string): void {
+    this.#unread.delete(name);
     this.#waiting.delete(name);
     this.#others.remove(name);
   }
@@ -115,13 +137,15 @@ export class RequestQueue {
     let soonest = Infinity;
     for (const waiting of this.#waiting.all()) soonest = Math.min(soonest, this.#untilDue(waiting, now));
     const othersMs = this.#others.dueInMs(steadyMs(this.#options.clock)) ?? Infinity;
-    if (Math.min(soonest, othersMs) === Infinity) return undefined;
-    return Math.min(Math.max(soonest, this.#untilNextBatch(now)), othersMs);
+    const otherMs = Math.min(othersMs, this.#unread.dueInMs() ?? Infinity);
+    if (Math.min(soonest, otherMs) === Infinity) return undefined;
+    return Math.min(Math.max(soonest, this.#untilNextBatch(now)), otherMs);
   }
 
-  /** Judges the requests that are due, one batch at most. Never rejects. */
+  /** Reads what the watch has named, and judges the requests that are due, one batch at most. Never rejects. */
   async pass(): Promise<PassReport> {
     const { clock } = this.#options;
+    await this.#unread.read((one, found) => this.#take(one, found));
     const now = clock.now().getTime();
     const due = this.#waiting.all().filter((waiting) => this.#untilDue(waiting, now) === 0);
     const isBatchDue = this.#untilNextBatch(now) === 0;
@@ -137,12 +161,18 @@ export class RequestQueue {
     };
     await Promise.all(Array.from({ length: lanes }, lane));
     const left = this.#waiting.all();
-    const failed = left.flatMap(({ failure }) => failure ?? []);
+    const failed = [...this.#unread.failed, ...left.flatMap(({ failure }) => failure ?? [])];
     const watched = left.filter(({ isWatched }) => isWatched === true).length;
     this.#options.metrics?.pending(
       left.map(({ summary, reason = 'Undecided' }) => ({ signer: signerName(summary.signer), reason })),
     );
     return { approved, left: left.length, delayed, watched, failed };
+  }
+
+  #take(one: UnreadRequest, found: SigningRequest | 'tooLarge' | undefined): void {
+    if (found === undefined) this.#waiting.delete(one.name);
+    else if (found === 'tooLarge') this.#waiting.put(tooLargeSummary(one));
+    else this.put(found);
   }
 
   /** Whether the request has been approved. Never rejects. */

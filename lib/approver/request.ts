@@ -87,7 +87,7 @@ export interface Unsuitable {
 }
 
 const leastRsaBits = 2048;
-const largestSize = bounds.request.most.characters;
+const largestSize = bounds.request.most.bytes;
 
 export const unsuitable = (reason: ShapeReason, message: string): Unsuitable => ({ action: 'leave', reason, message });
 export const quoted = (texts: readonly string[]): string =>
@@ -105,10 +105,7 @@ export const nodeOfClusterName = (node: string): string =>
 /** Checked before the request is read again: a request that is too large never stays in memory after its refusal. */
 export function judgeSize(size: number): Unsuitable | undefined {
   if (size <= largestSize) return undefined;
-  return unsuitable(
-    'RequestTooLarge',
-    `it has ${size} characters, wanted ${largestSize} at most: no kubelet sends so much`,
-  );
+  return unsuitable('RequestTooLarge', `it has more than ${largestSize} bytes: no kubelet sends so much`);
 }
 
 export function judgeSignature({ provesPossession }: CertificateRequest): Unsuitable | undefined {

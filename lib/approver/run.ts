@@ -84,20 +84,20 @@ async function follow(
       ...options,
       path: requestsPath(signer),
       pages: pagesOf(queue),
+      events: 'versions',
       onList(summaries) {
         queue.replace(signer, summaries);
         policy.followed?.();
         notListed.delete(signer);
         wake.call();
       },
-      onEvent(type, request) {
-        if (type === 'DELETED') queue.remove(request);
-        else queue.put(request);
+      onEvent(type, object) {
+        queue.heard(signer, type, object);
         wake.call();
       },
       onStatus(status) {
         watches.set(textOf(signer), status);
-        if (status.lastProgress !== progress) policy.followed?.();
+        if (status.lastProgress !== progress && !queue.isBehind(signer)) policy.followed?.();
         progress = status.lastProgress;
         if (!notListed.has(signer) || status.phase !== 'waiting') return;
         notListed.set(signer, `${textOf(signer)} have not been listed yet: ${status.message}`);

@@ -67,8 +67,11 @@ function namesOf({ alternativeNames }: CertificateRequest): readonly AskedName[]
   return [...new Map(asked.map((one) => [`${one.kind} ${one.value}`, one])).values()];
 }
 
+/** Resolvers take a name that ends in a number for an IPv4 address (inet_aton; WHATWG URL, "ends in a number"). */
+const endsInNumber = /(?:^|\.)(?:\d+|0x[\da-f]*)$/;
+
 const isUsable = ({ kind, value }: AskedName): boolean =>
-  kind === 'IP' ? isIP(value) !== 0 : dnsSubdomain.test(value) && isIP(value) === 0;
+  kind === 'IP' ? isIP(value) !== 0 : dnsSubdomain.test(value) && !endsInNumber.test(value);
 
 const mostNames = bounds.request.most.names;
 
@@ -85,7 +88,7 @@ function judgeNames(content: CertificateRequest): Unsuitable | undefined {
   const broken = namesOf(content).filter((one) => !isUsable(one));
   if (broken.length > 0) {
     const found = quoted(broken.map(({ kind, value }) => `${kind}:${value}`));
-    return unsuitable('NamesForbidden', `it asks for ${found}, wanted DNS names without wildcard, and IP addresses`);
+    return unsuitable('NamesForbidden', `it asks for ${found}, wanted DNS names without wildcard that end in no number, and IP addresses`);
   }
   if (content.alternativeNames.length > 0) return undefined;
   return unsuitable('NamesMissing', 'it asks for no alternative name, wanted at least one DNS name or IP address');

@@ -59,6 +59,11 @@ export class WaitingRequests {
     return undefined;
   }
 
+  /** Notes that a waiting request is not remembered: a list finds it again once there is room. */
+  leaveOut(): void {
+    this.#hasForgotten = true;
+  }
+
   /** Replaces all requests that wait for one signer. */
   replace(signer: string, summaries: readonly RequestSummary[]): void {
     const before = this.#byName;

@@ -106,6 +106,13 @@ const tlsFailures: Readonly<Record<string, string>> = {
 /** undici stopped reading an answer above `bounds.answer`: see pool.ts. */
 const tooLargeCode = 'UND_ERR_RES_EXCEEDED_MAX_SIZE';
 
+/** Error of an answer above the limit of its request. */
+export const tooLarge = (): Error => Object.assign(new Error('too large'), { code: tooLargeCode });
+
+/** Whether an answer was larger than allowed, and was not read. */
+export const isTooLarge = (err: unknown): err is RecoveryError =>
+  err instanceof RecoveryError && err.details['tooLarge'] === true;
+
 const networkFailures: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'connection reset',
@@ -160,14 +167,14 @@ export function networkError(attempt: Attempt, err: unknown): RecoveryError {
   // The reason for which the connection was closed on this side.
   const own = causes.find((cause) => cause instanceof RecoveryError);
   const met = causes.map((cause) => (cause as NodeJS.ErrnoException).code).filter((code) => typeof code === 'string');
-  const isTooLarge = met.includes(tooLargeCode);
+  const isLarge = met.includes(tooLargeCode);
   // A server answers, but not the server that the kubeconfig means.
   const isUntrusted = met.some((code) => code === otherName || code in tlsFailures);
   const state = `${own?.message ?? networkState(met, attempt.server)}, server ${attempt.server}`;
   return unavailable(attempt, state, err, {
-    ...(own === undefined && !isTooLarge && { away: true }),
+    ...(own === undefined && !isLarge && { away: true }),
     ...(isUntrusted && { untrusted: true }),
-    ...(isTooLarge && { tooLarge: true }),
+    ...(isLarge && { tooLarge: true }),
   });
 }
 

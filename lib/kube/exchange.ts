@@ -5,7 +5,7 @@ import type { Client } from 'undici';
 import { bounds } from '../bounds.ts';
 import type { Clock } from '../clock.ts';
 import { parseAnswer } from './answer.ts';
-import { type Attempt, networkError, statusError, unavailable } from './api-error.ts';
+import { type Attempt, networkError, statusError, tooLarge, unavailable } from './api-error.ts';
 import type { KubeRequest, WatchEvent } from './kube.ts';
 import { heardOn, isUnsent, type ConnectionPool } from './pool.ts';
 
@@ -104,7 +104,7 @@ interface Answer {
 async function readAnswer(
   client: Client,
   { pool, path, headers }: Exchange,
-  { method, body, contentType = 'application/json' }: KubeRequest,
+  { method, body, contentType = 'application/json', mostBytes = Infinity }: KubeRequest,
   signal: AbortSignal,
 ): Promise<Answer> {
   const answer = await client.request({
@@ -115,7 +115,10 @@ async function readAnswer(
     signal: body === undefined ? signal : untilSent(client, signal),
   });
   const pieces: Buffer[] = [];
+  let bytes = 0;
   for await (const piece of answer.body as AsyncIterable<Buffer>) {
+    bytes += piece.length;
+    if (bytes > mostBytes) throw tooLarge();
     pieces.push(piece);
     pool.pace.delivered += 1;
   }

@@ -17,6 +17,8 @@ export interface KubeRequest {
   readonly answer?: 'json' | 'text';
   /** `versions`: of objects only that they are there and their version, in a few hundred bytes. Default: whole. */
   readonly objects?: 'versions' | undefined;
+  /** A longer answer is not read: KubeUnavailable with `tooLarge` in its details. Default: 10 MiB. */
+  readonly mostBytes?: number | undefined;
   /** Milliseconds until the request is aborted. Default 10 000, and `longestMs` then 30 000. */
   readonly timeoutMs?: number | undefined;
   /**

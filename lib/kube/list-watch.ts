@@ -10,8 +10,8 @@ import { describeRequest } from './answer.ts';
 import { type Attempt, isAway, statusError, unavailable } from './api-error.ts';
 import { backoffMs } from '../retry.ts';
 import { listed } from '../summary.ts';
-import type { WatchEvent } from './kube.ts';
-import { list, type ListOptions } from './list.ts';
+import type { KubeRequest, WatchEvent } from './kube.ts';
+import { formQuery, list, type ListOptions } from './list.ts';
 import { withQuery } from './resources.ts';
 
 /** State of a watch, for health checks. */
@@ -24,6 +24,8 @@ export interface WatchStatus {
 }
 
 export interface ListWatchOptions<T, K = T> extends ListOptions<T, K> {
+  /** Form of the objects in events. Default: as in the list. */
+  readonly events?: KubeRequest['objects'];
   /**
    * Receives all objects. It is called after each list, `onEvent` after each event; both return immediately and never
    * throw.
@@ -92,10 +94,12 @@ class ListWatch<T, K> {
 
   /** Whether the watch was of use: it brought an event, or lasted. */
   async #watch(from: string): Promise<boolean> {
-    const { connection, clock, signal, objects } = this.#options;
+    const { connection, clock, signal } = this.#options;
+    const objects = this.#options.events ?? this.#options.objects;
     // The server's own limit, spread so that many watches do not all close together.
     const timeoutSeconds = 300 + Math.floor(Math.random() * 300);
     const path = withQuery(this.#options.path, {
+      ...formQuery(objects),
       watch: 'true',
       allowWatchBookmarks: 'true',
       resourceVersion: from,

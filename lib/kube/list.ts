@@ -1,9 +1,9 @@
 // A collection, in one answer or in pages of which only the fields that the caller keeps stay in memory: users who can
 // create objects decide how large they are. A page that is too large for one answer is requested again with fewer
 // objects; a single object always fits (pool.ts). All pages are of the one version that the first was read at.
-import { isCode, RecoveryError } from '../errors.ts';
+import { isCode } from '../errors.ts';
 import { describeRequest } from './answer.ts';
-import { wrongAnswer } from './api-error.ts';
+import { isTooLarge, wrongAnswer } from './api-error.ts';
 import type { KubeConnection, KubeRequest } from './kube.ts';
 import { withQuery } from './resources.ts';
 import { isMapping } from '../yaml.ts';
@@ -27,6 +27,7 @@ export interface ListOptions<T, K> {
   /** Paging, for a collection whose size other users decide. Default: one answer, and all of it. */
   readonly pages?: Pages<T, K> | undefined;
   readonly objects?: KubeRequest['objects'];
+  readonly mostBytes?: KubeRequest['mostBytes'];
   readonly signal: AbortSignal;
 }
 
@@ -59,6 +60,7 @@ async function listOnce<T, K>({
   pages,
   signal,
   objects: form,
+  mostBytes,
 }: ListOptions<T, K>): Promise<Listed<K>> {
   const keep = pages?.keep ?? ((object: T): K | undefined => object as unknown as K);
   const objects: K[] = [];
@@ -67,13 +69,20 @@ async function listOnce<T, K>({
   let from: string | undefined;
   for (;;) {
     const pagePath = withQuery(path, {
+      ...formQuery(form),
       ...(size !== undefined && { limit: `${size}` }),
       ...(from !== undefined && { continue: from }),
     });
     let page: ObjectList<T>;
     try {
       // No resourceVersion: a consistent read, as new as etcd itself, never from a cache that lags behind.
-      page = await connection.request<ObjectList<T>>({ method: 'GET', path: pagePath, signal, objects: form });
+      page = await connection.request<ObjectList<T>>({
+        method: 'GET',
+        path: pagePath,
+        signal,
+        objects: form,
+        mostBytes,
+      });
     } catch (err) {
       if (size === undefined || size === 1 || !isTooLarge(err)) throw err;
       size = Math.floor(size / 2);
@@ -100,4 +109,6 @@ async function listOnce<T, K>({
   }
 }
 
-const isTooLarge = (err: unknown): boolean => err instanceof RecoveryError && err.details['tooLarge'] === true;
+/** Rows would come with the metadata of their objects. */
+export const formQuery = (form: KubeRequest['objects']): Readonly<Record<string, string>> =>
+  form === 'versions' ? { includeObject: 'None' } : {};

@@ -98,11 +98,9 @@ function watchNamed<T extends object>(
   options: WatchObjectOptions<T> & Pick<ListWatchOptions<T>, 'objects'>,
 ): Promise<void> {
   const { kind, namespace, name, onState, log, ...rest } = options;
-  const path = namedListPath({ kind, namespace, name });
   return listWatch<T>({
     ...rest,
-    // Rows would come with the metadata of their objects.
-    path: rest.objects === 'versions' ? withQuery(path, { includeObject: 'None' }) : path,
+    path: namedListPath({ kind, namespace, name }),
     log: log.with({ [kind]: `${namespace}/${name}` }),
     onList: ([object]) => onState(object === undefined ? { present: false } : { present: true, object }),
     onEvent: (type, object) => onState(type === 'DELETED' ? { present: false } : { present: true, object }),

@@ -1,7 +1,7 @@
 // Requests that nobody needs, 2,000 a minute of one kind, from an identity that may do nothing but ask for certificates; and
 // beside them those of a kubelet, which are approved and signed. How long that kubelet waits, how late /livez answers, and
-// how much memory the approver takes above what it has when idle. A bare watcher, which reads no more than names, says when
-// the API server delivers each request: what passes until then, no approver can change.
+// how much memory the approver takes above what it has when idle. A bare watcher of rows, which reads no more than names,
+// says when the API server delivers each request: what passes until then, no approver can change.
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { get } from 'node:http';
@@ -190,19 +190,22 @@ async function flood(world: ApproverWorld, make: Kind, signal: AbortSignal): Pro
   return Math.round((sent * 60_000) / (performance.now() - began));
 }
 
-/** When the first event of each request of a kubelet has arrived, by name; filled until the signal aborts. */
+/** When the first row of each request of a kubelet has arrived, by name; filled until the signal aborts. */
 function bareWatch({ controlPlane, tokens }: ApproverWorld, signal: AbortSignal): ReadonlyMap<string, number> {
   const delivered = new Map<string, number>();
   const selector = encodeURIComponent(`spec.signerName=${kubeletClientSigner}`);
-  const path = `${csrCollection}?watch=true&resourceVersion=0&fieldSelector=${selector}`;
-  const headers = { authorization: `Bearer ${tokens.approver}` };
+  const path = `${csrCollection}?includeObject=None&watch=true&resourceVersion=0&fieldSelector=${selector}`;
+  const headers = {
+    accept: 'application/json;as=Table;g=meta.k8s.io;v=v1',
+    authorization: `Bearer ${tokens.approver}`,
+  };
   const { port, recoveryCa } = controlPlane;
   const target = { host: '127.0.0.1', port, servername: 'localhost-recovery', ca: readFileSync(recoveryCa) };
   getSecure({ ...target, path, headers, signal }, (answer) => {
     let rest = '';
     answer.on('data', (piece: Buffer) => {
       const text = rest + piece.toString('latin1');
-      for (const [, name = ''] of text.matchAll(/"name":"(own-node-\d+)"/g)) {
+      for (const [, name = ''] of text.matchAll(/"(own-node-\d+)"/g)) {
         if (!delivered.has(name)) delivered.set(name, performance.now());
       }
       rest = text.slice(-64);

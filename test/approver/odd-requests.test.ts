@@ -47,7 +47,7 @@ it.each(odd)('%j is left out, told, and no other is lost', (request) => {
   const queue = new RequestQueue(options, [new ClientPolicy(options)]);
   queue.put(whole);
   queue.put(request as SigningRequest);
-  queue.remove(request as SigningRequest);
+  queue.heard(kubeletClientSigner, 'DELETED', request);
   expect(queue.dueInMs()).toBe(0);
   const isRequest = typeof request === 'object' && request !== null && 'spec' in request && request.spec !== null;
   if (!isRequest) expect(lines.join('')).toContain('csr.failed');

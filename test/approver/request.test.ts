@@ -32,7 +32,7 @@ describe('judgeSize()', () => {
     for (const request of [asked(`${text}\n${pem}`), asked(pem, { 'a.example.com': text })]) {
       expect(judgeSize(summaryOf(request).size)).toMatchObject({ action: 'leave', reason: 'RequestTooLarge' });
     }
-    expect(judgeSize(65_537)?.message).toBe('it has 65537 characters, wanted 65536 at most: no kubelet sends so much');
+    expect(judgeSize(65_537)?.message).toBe('it has more than 65536 bytes: no kubelet sends so much');
   });
 });
 

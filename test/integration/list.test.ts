@@ -72,6 +72,14 @@ describe('an answer', () => {
     await connection.request({ method: 'GET', path: `${collection}/${names[0]}`, signal });
   });
 
+  it('above the limit of its request is refused, one below it is read, and the connection goes on', async () => {
+    await create('small', 'x'.repeat(10_000), 'small');
+    const read = (name: string): Promise<unknown> =>
+      connection.request({ method: 'GET', path: `${collection}/${name}`, mostBytes: 65_536, signal });
+    await expect(read(names[0] ?? '')).rejects.toMatchObject({ code: 'KubeUnavailable', details: { tooLarge: true } });
+    expect(await read('small')).toMatchObject({ metadata: { name: 'small' } });
+  });
+
   it('with the largest object that there can be is read', async () => {
     await create('escaped', '<'.repeat(1_040_000), 'escaped');
     const found = await connection.request<{ readonly data: { readonly text: string } }>({

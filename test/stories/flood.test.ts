@@ -73,19 +73,30 @@ class World {
       signal,
     };
     this.queue = new RequestQueue(options as ApproverOptions, [policy]);
-    for (let count = 0; count < (flood.before ?? 0); count += 1) this.#junk();
+    for (let count = 0; count < (flood.before ?? 0); count += 1) this.queue.put(this.#junk());
   }
 
+  /** A request that the watch names. */
   ask(name: string, node: string): void {
+    this.#heard(this.#create(name, node));
+  }
+
+  #create(name: string, node: string): SigningRequest {
     const metadata = { name, uid: name, resourceVersion: '1', creationTimestamp: this.clock.now().toISOString() };
     const request = { metadata, spec: { request: '', signerName: kubeletClientSigner, username: node } };
     this.requests.set(name, request);
-    this.queue.put(request);
+    return request;
   }
 
-  #junk(): void {
-    this.ask(`junk-${this.#count}`, this.#flood.nodeOf(this.#count));
+  #junk(): SigningRequest {
+    const name = `junk-${this.#count}`;
+    const request = this.#create(name, this.#flood.nodeOf(this.#count));
     this.#count += 1;
+    return request;
+  }
+
+  #heard({ metadata: { name } }: SigningRequest): void {
+    this.queue.heard(kubeletClientSigner, 'ADDED', { kind: 'Table', rows: [{ cells: [name] }] });
   }
 
   /** The flood goes on, and the approver with it, until then. */
@@ -95,7 +106,7 @@ class World {
     for (;;) {
       const passed = this.clock.now().getTime() - began;
       if (passed >= untilMs) return;
-      while ((this.#count - start) * 60 * second < passed * this.#flood.perMinute) this.#junk();
+      while ((this.#count - start) * 60 * second < passed * this.#flood.perMinute) this.#heard(this.#junk());
       const looks = this.looks;
       await this.queue.pass();
       if (this.looks === looks) this.clock.advance(Math.max(50, Math.min(this.queue.dueInMs() ?? second, second)));
@@ -110,7 +121,7 @@ class World {
     const asked = this.clock.now().getTime();
     const name = `real-${asked}`;
     this.ask(name, name);
-    for (let count = 0; count < this.#flood.perMinute / 60; count += 1) this.#junk();
+    for (let count = 0; count < this.#flood.perMinute / 60; count += 1) this.#heard(this.#junk());
     for (let turn = 0; turn < 100 && !this.approvedAt.has(name); turn += 1) await this.run(second);
     return (this.approvedAt.get(name) ?? Infinity) - asked;
   }
@@ -165,7 +176,7 @@ it('remembers so many and no more, and finds the others again when there is room
   const kept = [...world.requests.values()].slice(-mostRemembered);
   for (const request of kept) {
     world.requests.delete(request.metadata.name);
-    world.queue.remove(request);
+    world.queue.remove(request.metadata.name);
   }
   await world.queue.recall(listed);
   expect((await world.queue.pass()).left).toBe(5000);

@@ -113,8 +113,17 @@ export async function becomeOpenshift(cluster: Cluster): Promise<void> {
   await putFiles(cluster, files);
   const names = components.map(({ name }) => name);
   const began = Date.now();
+  await node.sh(`cd /etc/kubernetes/manifests && rm ${names.map((name) => `${name}.yaml`).join(' ')}`);
+  // A kubelet that has just started ends no pod before it has reached an API server, and these hold the ports.
+  await eventually(
+    async () => {
+      const { code, output } = await node.run(`pgrep -lx 'kube-apiserver|kube-controller|kube-scheduler'`);
+      if (code !== 1) throw new Error(`still running: ${output}`);
+    },
+    { everyMs: 200 },
+  );
   await node.sh(`sed -i 's|clientCAFile: .*|clientCAFile: ${kubeletClientCa}|' /var/lib/kubelet/config.yaml
-    cd /etc/kubernetes/manifests && rm ${names.map((name) => `${name}.yaml`).join(' ')}
+    cd /etc/kubernetes/manifests
     ${components.map((one) => `mv /var/lib/machine/${one.name}-pod.yaml ${manifestOf(one)}`).join('\n')}
     pkill -x kubelet`);
   cluster.useServerName('localhost-recovery', ca);

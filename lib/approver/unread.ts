@@ -1,0 +1,154 @@
+// Requests named by the watch that are still to be read. The watch brings rows without objects: requesters decide how
+// large a request is, up to 1.5 MiB, and beside a flood of large ones a watch of whole objects falls behind until the
+// server ends it.
+import { bounds } from '../bounds.ts';
+import { steadyMs } from '../clock.ts';
+import { errorText, RecoveryError } from '../errors.ts';
+import { backoffMs } from '../retry.ts';
+import { isMapping } from '../yaml.ts';
+import { lanes, type RequestSummary } from './batch.ts';
+import { readRequest, readSmallRequest } from './node-facts.ts';
+import type { SigningRequest } from './request.ts';
+import type { ApproverOptions } from './settings.ts';
+
+export interface UnreadRequest {
+  readonly name: string;
+  readonly signer: string;
+  /** Time of its first event. */
+  readonly heardAt: Date;
+  /** It was changed: a decision or a certificate may be in it, which counts for other requests of its node. */
+  readonly isChanged: boolean;
+}
+
+/** Summary of a request that is too large to be read. */
+export const tooLargeSummary = ({ name, signer, heardAt }: UnreadRequest): RequestSummary => ({
+  name,
+  signer,
+  uid: undefined,
+  requestedAt: heardAt,
+  size: Infinity,
+});
+
+type Options = Pick<ApproverOptions, 'connection' | 'clock' | 'log' | 'metrics' | 'signal'>;
+type Found = SigningRequest | 'tooLarge' | undefined;
+
+/** New requests read in a round: the newest, and the oldest. */
+const newestAtOnce = 200;
+const oldestAtOnce = 200;
+const retryDelay = { firstMs: 100, longestMs: 10_000, random: Math.random };
+
+export class UnreadRequests {
+  readonly #options: Options;
+  readonly #changed = new Map<string, UnreadRequest>();
+  readonly #added = new Map<string, UnreadRequest>();
+  /** Rounds in a row in which a read failed. */
+  #failures = 0;
+  #failure: string | undefined;
+  /** Uptime before which nothing is read, after a failure. */
+  #retryAtMs = 0;
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  /** Error of the last round; empty: none. */
+  get failed(): readonly string[] {
+    return this.#failure === undefined ? [] : [this.#failure];
+  }
+
+  /** Whether a changed request of this signer has not been read yet. */
+  hasChanged(signer: string): boolean {
+    return [...this.#changed.values()].some((one) => one.signer === signer);
+  }
+
+  /** Whether all are remembered: false where the oldest new one was dropped to make room. */
+  add(one: UnreadRequest): boolean {
+    if (one.isChanged) this.#added.delete(one.name);
+    if (one.isChanged || this.#changed.has(one.name)) this.#changed.set(one.name, { ...one, isChanged: true });
+    else this.#added.set(one.name, one);
+    const [oldest] = this.#added.keys();
+    return this.#added.size <= bounds.request.most.remembered || oldest === undefined || !this.#added.delete(oldest);
+  }
+
+  delete(name: string): void {
+    this.#changed.delete(name);
+    this.#added.delete(name);
+  }
+
+  /** Forgets those of one signer: a list has brought them all. */
+  clear(signer: string): void {
+    for (const { name } of this.#all().filter((one) => one.signer === signer)) this.delete(name);
+  }
+
+  /** Milliseconds until the next round; undefined: nothing is to be read. */
+  dueInMs(): number | undefined {
+    if (this.#changed.size + this.#added.size === 0) return undefined;
+    return Math.max(0, this.#retryAtMs - steadyMs(this.#options.clock));
+  }
+
+  /**
+   * Reads one round, changed requests first. `take` receives what was read, unless another event of that name came in
+   * the meantime: then it is read once more. After a failed read the rest waits for a later round. Never rejects.
+   */
+  async read(take: (one: UnreadRequest, found: Found) => void): Promise<void> {
+    if (this.dueInMs() !== 0) return;
+    const failures: unknown[] = [];
+    const round = this.#round().values();
+    const lane = async (): Promise<void> => {
+      for (const one of round) {
+        try {
+          const found = await (one.isChanged ? readRequest : readSmallRequest)(one, this.#options);
+          if (this.#get(one.name) !== one) continue;
+          this.delete(one.name);
+          take(one, found);
+        } catch (err) {
+          failures.push(err);
+          return; // most often the API server is away
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: lanes }, lane));
+    this.#ended(failures);
+  }
+
+  #ended([err]: readonly unknown[]): void {
+    const { clock, log, metrics, signal } = this.#options;
+    if (signal.aborted) return;
+    this.#failures = err === undefined ? 0 : this.#failures + 1;
+    this.#failure = err === undefined ? undefined : `new requests: ${errorText(err)}`;
+    if (err === undefined) return;
+    this.#retryAtMs = steadyMs(clock) + backoffMs(this.#failures, retryDelay);
+    const code = err instanceof RecoveryError ? err.code : 'unknown';
+    metrics?.failed('approver', code);
+    const fields = { err: errorText(err), code, attempt: this.#failures };
+    if (this.#failures === 1) log.warn('csr.failed', fields);
+    else log.debug('csr.failed', fields);
+  }
+
+  #round(): readonly UnreadRequest[] {
+    const added = [...this.#added.values()];
+    const newest = added.slice(-newestAtOnce).toReversed();
+    return [...this.#changed.values(), ...newest, ...added.slice(0, -newestAtOnce).slice(0, oldestAtOnce)];
+  }
+
+  #all(): readonly UnreadRequest[] {
+    return [...this.#changed.values(), ...this.#added.values()];
+  }
+
+  #get(name: string): UnreadRequest | undefined {
+    return this.#changed.get(name) ?? this.#added.get(name);
+  }
+}
+
+/**
+ * Name of the object of an event that came as a Table with one row, whose first column is the name
+ * (k8s.io/apiserver/pkg/endpoints/handlers/response.go; pkg/printers/internalversion/printers.go); undefined: the
+ * server has sent the object itself. Throws RangeError for a Table without that row.
+ */
+export function rowName(object: unknown): string | undefined {
+  if (!isMapping(object) || object['kind'] !== 'Table') return undefined;
+  const { rows } = object as { readonly rows?: readonly { readonly cells?: readonly unknown[] }[] | null };
+  const name = rows?.[0]?.cells?.[0];
+  if (typeof name !== 'string') throw new RangeError('an event has no row with a name');
+  return name;
+}
