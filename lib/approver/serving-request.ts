@@ -88,7 +88,10 @@ function judgeNames(content: CertificateRequest): Unsuitable | undefined {
   const broken = namesOf(content).filter((one) => !isUsable(one));
   if (broken.length > 0) {
     const found = quoted(broken.map(({ kind, value }) => `${kind}:${value}`));
-    return unsuitable('NamesForbidden', `it asks for ${found}, wanted DNS names without wildcard that end in no number, and IP addresses`);
+    return unsuitable(
+      'NamesForbidden',
+      `it asks for ${found}, wanted DNS names without wildcard that end in no number, and IP addresses`,
+    );
   }
   if (content.alternativeNames.length > 0) return undefined;
   return unsuitable('NamesMissing', 'it asks for no alternative name, wanted at least one DNS name or IP address');
