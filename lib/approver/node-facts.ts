@@ -2,11 +2,9 @@
 // node) or from the API (any other). Nothing here decides.
 import { readlink, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { bounds } from '../bounds.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { errorText, isCode, RecoveryError, systemCode } from '../errors.ts';
-import { isTooLarge } from '../kube/api-error.ts';
 import { type Lease, leasePath } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import { getIfPresent } from '../kube/objects.ts';
@@ -34,26 +32,9 @@ type GatherOptions = Asking & Pick<ApproverOptions, 'nodeName' | 'nodeCertificat
 export async function readRequest(
   { name, signer }: Pick<RequestSummary, 'name' | 'signer'>,
   { connection, signal }: Asking,
-  mostBytes?: number,
 ): Promise<SigningRequest | undefined> {
-  const { objects } = await list<SigningRequest>({ connection, path: requestsPath(signer, name), signal, mostBytes });
+  const { objects } = await list<SigningRequest>({ connection, path: requestsPath(signer, name), signal });
   return objects[0];
-}
-
-/** Of the list around one request. */
-const listBytes = 1024;
-
-/** Variant of readRequest that stops reading above the size of any kubelet's request. */
-export async function readSmallRequest(
-  request: Pick<RequestSummary, 'name' | 'signer'>,
-  options: Asking,
-): Promise<SigningRequest | 'tooLarge' | undefined> {
-  try {
-    return await readRequest(request, options, bounds.request.most.bytes + listBytes);
-  } catch (err) {
-    if (isTooLarge(err)) return 'tooLarge';
-    throw err;
-  }
 }
 
 export function contentOf(request: SigningRequest): Content {

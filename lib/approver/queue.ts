@@ -22,7 +22,7 @@ import {
   type RequestSummary,
   requestSummary,
 } from './batch.ts';
-import { rowName, tooLargeSummary, type UnreadRequest, UnreadRequests } from './unread.ts';
+import { rowOf, tooLargeSummary, type UnreadRequest, UnreadRequests } from './unread.ts';
 import { type Waiting, WaitingRequests } from './waiting.ts';
 
 const firstRetryMs = 100;
@@ -92,10 +92,10 @@ export class RequestQueue {
   /** Takes note of an event for one signer: of a row, or of a request from a server that sends no rows. */
   heard(signer: string, type: 'ADDED' | 'MODIFIED' | 'DELETED', object: unknown): void {
     try {
-      const name = rowName(object);
-      if (name === undefined && type !== 'DELETED') return this.put(object as SigningRequest);
-      if (name === undefined || type === 'DELETED') return this.remove(name ?? nameOf(object as SigningRequest) ?? '');
-      const one = { name, signer, heardAt: this.#options.clock.now(), isChanged: type === 'MODIFIED' };
+      const row = rowOf(object);
+      if (type === 'DELETED') return this.remove(row?.name ?? nameOf(object as SigningRequest) ?? '');
+      if (row === undefined) return this.put(object as SigningRequest);
+      const one = { ...row, signer, heardAt: this.#options.clock.now(), isChanged: type === 'MODIFIED' };
       if (!this.#unread.add(one)) this.#waiting.leaveOut();
     } catch (err) {
       this.#options.log.warn('csr.failed', { csr: '', code: 'unexpected', err: faultText(err) });

@@ -4,17 +4,20 @@
 import { bounds } from '../bounds.ts';
 import { steadyMs } from '../clock.ts';
 import { errorText, RecoveryError } from '../errors.ts';
+import { isTooLarge } from '../kube/api-error.ts';
+import { list } from '../kube/list.ts';
+import { withQuery } from '../kube/resources.ts';
 import { backoffMs } from '../retry.ts';
 import { isMapping } from '../yaml.ts';
 import { lanes, type RequestSummary } from './batch.ts';
-import { readRequest, readSmallRequest } from './node-facts.ts';
-import type { SigningRequest } from './request.ts';
+import { requestsPath, type SigningRequest } from './request.ts';
 import type { ApproverOptions } from './settings.ts';
 
 export interface UnreadRequest {
   readonly name: string;
   readonly signer: string;
-  /** Time of its first event. */
+  /** Version of its last event. */
+  readonly resourceVersion: string;
   readonly heardAt: Date;
   /** It was changed: a decision or a certificate may be in it, which counts for other requests of its node. */
   readonly isChanged: boolean;
@@ -97,7 +100,7 @@ export class UnreadRequests {
     const lane = async (): Promise<void> => {
       for (const one of round) {
         try {
-          const found = await (one.isChanged ? readRequest : readSmallRequest)(one, this.#options);
+          const found = await readNamed(one, this.#options);
           if (this.#get(one.name) !== one) continue;
           this.delete(one.name);
           take(one, found);
@@ -140,15 +143,43 @@ export class UnreadRequests {
   }
 }
 
+/** Of the list around one request. */
+const listBytes = 1024;
+
 /**
- * Name of the object of an event that came as a Table with one row, whose first column is the name
+ * The request that an event has named, as new as that event, which the API server's watch cache has; undefined: it is
+ * gone. `tooLarge`: a new one is larger than any kubelet's request, and was not read.
+ */
+async function readNamed(
+  { name, signer, resourceVersion, isChanged }: UnreadRequest,
+  { connection, signal }: Options,
+): Promise<Found> {
+  const version = resourceVersion === '' ? {} : { resourceVersion, resourceVersionMatch: 'NotOlderThan' };
+  const path = withQuery(requestsPath(signer, name), version);
+  const mostBytes = isChanged ? undefined : bounds.request.most.bytes + listBytes;
+  try {
+    const { objects } = await list<SigningRequest>({ connection, path, signal, mostBytes });
+    return objects[0];
+  } catch (err) {
+    if (isTooLarge(err) && !isChanged) return 'tooLarge';
+    throw err;
+  }
+}
+
+interface EventTable {
+  readonly metadata?: { readonly resourceVersion?: string };
+  readonly rows?: readonly { readonly cells?: readonly unknown[] }[] | null;
+}
+
+/**
+ * The object of an event that came as a Table with one row, whose first column is the name
  * (k8s.io/apiserver/pkg/endpoints/handlers/response.go; pkg/printers/internalversion/printers.go); undefined: the
  * server has sent the object itself. Throws RangeError for a Table without that row.
  */
-export function rowName(object: unknown): string | undefined {
+export function rowOf(object: unknown): Pick<UnreadRequest, 'name' | 'resourceVersion'> | undefined {
   if (!isMapping(object) || object['kind'] !== 'Table') return undefined;
-  const { rows } = object as { readonly rows?: readonly { readonly cells?: readonly unknown[] }[] | null };
+  const { metadata: { resourceVersion = '' } = {}, rows } = object as EventTable;
   const name = rows?.[0]?.cells?.[0];
   if (typeof name !== 'string') throw new RangeError('an event has no row with a name');
-  return name;
+  return { name, resourceVersion };
 }

@@ -5,7 +5,7 @@ import { RequestQueue } from '../../lib/approver/queue.ts';
 import type { SigningRequest } from '../../lib/approver/request.ts';
 import type { ApproverOptions } from '../../lib/approver/settings.ts';
 import type { SignerPolicy } from '../../lib/approver/signer-policy.ts';
-import { rowName, type UnreadRequest, UnreadRequests } from '../../lib/approver/unread.ts';
+import { rowOf, type UnreadRequest, UnreadRequests } from '../../lib/approver/unread.ts';
 import { kubeletClientSigner } from '../../lib/bootstrap-identity.ts';
 import { RecoveryError } from '../../lib/errors.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
@@ -14,7 +14,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 
 const row = (name: string): object => ({
   kind: 'Table',
-  metadata: { resourceVersion: '1' },
+  metadata: { resourceVersion: '7' },
   rows: [{ cells: [name] }],
 });
 
@@ -34,6 +34,8 @@ class World {
   readonly calls: string[] = [];
   readonly options: ApproverOptions;
   readonly queue: RequestQueue;
+  /** Least version of each read. */
+  readonly versions: (string | null)[] = [];
   isAway = false;
   /** Names of requests that are above any limit. */
   readonly large = new Set<string>();
@@ -69,6 +71,7 @@ class World {
   readonly #request = <T>({ path, mostBytes }: KubeRequest): Promise<T> => {
     const name = /metadata\.name(?:=|%3D)([a-z0-9-]+)/.exec(path)?.[1] ?? '';
     this.calls.push(`read ${name}`);
+    this.versions.push(new URL(path, 'https://api').searchParams.get('resourceVersion'));
     this.during(name);
     if (this.isAway) return Promise.reject(new RecoveryError('KubeUnavailable', 'away'));
     if (this.large.has(name) && mostBytes !== undefined) {
@@ -86,12 +89,12 @@ class World {
 it.each([
   ['an object', requestOf('a'), undefined],
   ['nothing', null, undefined],
-  ['a row', row('csr-1'), 'csr-1'],
-])('rowName() of %s', (_what, object, name) => expect(rowName(object)).toBe(name));
+  ['a row', row('csr-1'), { name: 'csr-1', resourceVersion: '7' }],
+])('rowOf() %s', (_what, object, found) => expect(rowOf(object)).toEqual(found));
 
 it.each([{ kind: 'Table' }, { kind: 'Table', rows: null }, { kind: 'Table', rows: [{ cells: [7] }] }])(
-  'rowName() of %j is an error',
-  (object) => expect(() => rowName(object)).toThrow('no row with a name'),
+  'rowOf() %j is an error',
+  (object) => expect(() => rowOf(object)).toThrow('no row with a name'),
 );
 
 describe('a request that the watch has named', () => {
@@ -103,6 +106,8 @@ describe('a request that the watch has named', () => {
     expect(world.queue.dueInMs()).toBe(0);
     expect(await world.queue.pass()).toMatchObject({ left: 1, failed: [] });
     expect(world.calls).toContain('judge here');
+    expect(world.versions.slice(0, 2)).toEqual(['7', '7']); // as new as the event
+    expect(world.versions.at(-1)).toBeNull(); // judged as it is now
     expect(world.queue.dueInMs()).toBeGreaterThan(1000);
   });
 
@@ -215,7 +220,7 @@ it('of more new requests than a round reads, the newest and the oldest are read,
   const unread = new UnreadRequests(world.options);
   const heardAt = new Date(0);
   const add = (name: string, isChanged = false): boolean =>
-    unread.add({ name, signer: kubeletClientSigner, heardAt, isChanged });
+    unread.add({ name, signer: kubeletClientSigner, resourceVersion: '7', heardAt, isChanged });
   add('first-changed', true);
   for (let count = 0; count < 20_000; count += 1) expect(add(`n-${count}`)).toBe(true);
   expect(add('n-20000')).toBe(false);
