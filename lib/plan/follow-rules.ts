@@ -70,13 +70,19 @@ function withoutSuccessor(at: FollowedCase): Verdict {
   return { ...renew({ ...at, fault }, [], {}, 'follow'), asks: true, leaves: nothing };
 }
 
-type Around = Pick<Case, 'facts' | 'resolved' | 'expected' | 'now'>;
+type Around = Pick<Case, 'facts' | 'resolved' | 'expected' | 'offers' | 'now'>;
 
-/** Whether the CAs by which the API server is verified have all expired: no API server can be verified then. */
-export const isShutOut = ({ facts, resolved, expected, now }: Around): boolean =>
-  resolved.artefacts.some(
+/**
+ * Whether the CAs by which the API server is verified have all expired, so that no API server can be verified: until the
+ * cluster was asked for a later one (`untilAsked`), or although it was (`forNow`).
+ */
+export function isShutOut({ facts, resolved, expected, offers, now }: Around): 'untilAsked' | 'forNow' | undefined {
+  const out = resolved.artefacts.filter(
     (one) => areExpired(heldBy(one, facts, 'serverCa'), now) && expected.get(one.name)?.renewed !== true,
   );
+  if (out.length === 0) return undefined;
+  return out.some(({ name }) => offers?.get(name)?.answer !== undefined) ? 'forNow' : 'untilAsked';
+}
 
 /** An expired CA next to a valid one shuts out no API server: CAs stay in bundles until they have expired. */
 const areExpired = (held: readonly Certificate[], now: Date): boolean =>

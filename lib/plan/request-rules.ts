@@ -38,10 +38,13 @@ export function judgeRequested(at: Case<ResolvedTarget>): Verdict {
   if (fact.state === 'broken' && fact.problem === 'mismatchedPair')
     return cannot('it has expired, and the key beside it belongs to another one');
   if (fact.state !== 'present') return cannot('it has expired, and there is no key that can be used beside it');
-  if (isShutOut(at)) return blocked('SignerUnusable', `${state}; a valid CA comes first`, laterMs(now, lookAgainMs));
+  const shutOut = isShutOut(at);
+  if (shutOut === 'forNow')
+    return blocked('SignerUnusable', `${state}; a valid CA comes first`, laterMs(now, lookAgainMs));
   const answer = offers?.get(artefact.name)?.answer;
   if (answer === undefined) {
-    const message = `${state}; a new one is requested with its key`;
+    const when = shutOut === undefined ? '' : ', once a CA is valid';
+    const message = `${state}; a new one is requested with its key${when}`;
     return {
       ...renew({ ...at, fault: { reason: 'Expired', message } }, [], {}, 'request'),
       asks: true,

@@ -3,11 +3,11 @@
 import { steadyMs } from '../clock.ts';
 import { hintOf, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
-import { errorText, RecoveryError, systemCode } from '../errors.ts';
+import { RecoveryError, systemCode } from '../errors.ts';
 import { RunState } from '../host/state.ts';
 import { defaultDirectory, hostLayout, workerTokenFile } from '../install/layout.ts';
 import { tokenAccount } from '../install/worker-host.ts';
-import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import { privateKeyKey } from '../inventory/content.ts';
 import type { DiskLocation, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
 import { isFile, isObtained } from '../inventory/places.ts';
 import { clusterInfoText } from '../kube/cluster-info.ts';
@@ -53,17 +53,17 @@ const leftMs = ({ mode, beganMs, runtime: { clock } }: RegenRun): number =>
   Math.max(0, (mode.obtaining?.waitMs ?? usualWaitMs) - 1000 * Math.floor((steadyMs(clock) - beganMs) / 1000));
 
 /** Noted before the request: whatever its outcome, the next minute is silent. */
-async function published(run: RegenRun, { name }: ResolvedArtefact): Promise<Answer> {
+async function published(run: RegenRun, artefact: ResolvedArtefact): Promise<Answer> {
+  const { name } = artefact;
   const { mode, runtime, resolved, report } = run;
   const { clock, log, signal } = runtime;
   await new RunState(mode.lockDir).keep(noteOf(name), '', clock.now());
   const { facts } = await gather({ resolved, store: run.disk, now: clock.now(), signal });
-  const anchor = resolved.artefacts.filter((one) => one.name === name);
-  const isUrgent = report.artefacts.some(({ artefact, action }) => artefact === name && action !== 'keep');
+  const isUrgent = report.artefacts.some((one) => one.artefact === name && one.action !== 'keep');
   const { publishedCa } = await import('../origin/published-ca.ts');
   return publishedCa({
     kubeconfig: kubeconfigOf(resolved),
-    anchors: anchor.flatMap((one) => heldBy(one, facts)),
+    anchors: heldBy(artefact, facts),
     held: resolved.artefacts.flatMap((one) => heldBy(one, facts)),
     waitMs: isUrgent ? leftMs(run) : undefined,
     clock,
@@ -74,9 +74,10 @@ async function published(run: RegenRun, { name }: ResolvedArtefact): Promise<Ans
 
 async function requested(run: RegenRun, { location, name }: ResolvedTarget): Promise<Answer> {
   const { runtime, resolved, disk } = run;
-  const { clock, log, signal } = runtime;
+  const { clock, signal } = runtime;
   const { facts, found, backups } = await gather({ resolved, store: disk, now: clock.now(), signal });
-  const isLost = facts.get(name)?.state === 'present' && found.get(name)?.entries[certificateKey] === undefined;
+  const fact = facts.get(name);
+  const isLost = fact?.state === 'present' && fact.isLost === true;
   const entries = (isLost ? backups : found).get(name)?.entries ?? {};
   const { pairIn } = await import('../origin/issued.ts');
   const pair = pairIn(entries);
@@ -88,7 +89,6 @@ async function requested(run: RegenRun, { location, name }: ResolvedTarget): Pro
     return { certificate, key } satisfies PairBytes;
   } catch (err) {
     if (!(err instanceof RecoveryError)) throw err;
-    log.debug('csr.failed', { node: pair.node, err: errorText(err), code: err.code });
     return { problem: err.message };
   }
 }

@@ -12,7 +12,6 @@ import { waitAtMost } from '../retry.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
 import { hostIdentity } from './host-identity.ts';
-import { obtain, askedBefore } from './obtain.ts';
 import { isByHand, obtains, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
 import { type Connected, type Runtime, storeReports } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
@@ -27,9 +26,13 @@ const hasLogged = ({ report, summaryNotedAt }: RegenRun): boolean => report.summ
 const hasSources = (run: RegenRun): boolean =>
   (run.runtime.once || run.runtime.dryRun) &&
   (Object.keys(run.mode.sources).length > 0 || (obtains(run) && !run.runtime.dryRun));
-/** Entries whose sources are to be fetched from, and were not in this run. */
-const wanted = ({ report, fetched }: RegenRun): readonly string[] =>
-  report.artefacts.flatMap(({ artefact, asks }) => (asks === true && !fetched.has(artefact) ? [artefact] : []));
+/** Entries whose sources are to be fetched from, and were not in this run: first the CAs, without which none answers. */
+function wanted({ report, fetched, resolved }: RegenRun): readonly string[] {
+  const names = report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
+  const left = names.filter((name) => !fetched.has(name));
+  const authorities = left.filter((name) => resolved.artefacts.find((one) => one.name === name)?.kind === 'external');
+  return authorities.length > 0 ? authorities : left;
+}
 
 /** A step that reads an API server and that no repair needs. */
 const optional = { limitMs: 180_000, onFailure: 'report' } as const;
@@ -50,7 +53,8 @@ export const regenSteps: readonly Step<RegenRun>[] = [
       if (keepsNote(run)) run.summaryNotedAt = (await new RunState(mode.lockDir).getText('summary'))?.at;
       if (!hasSources(run)) return;
       const configured = await (await import('./other-clusters.ts')).sourcesOf(mode);
-      run.sources = new Map([...configured, ...(await askedBefore(run.resolved, mode.lockDir))]);
+      const obtained = obtains(run) ? await (await import('./obtain.ts')).askedBefore(run.resolved, mode.lockDir) : [];
+      run.sources = new Map([...configured, ...obtained]);
     },
   },
   {
@@ -72,7 +76,8 @@ export const regenSteps: readonly Step<RegenRun>[] = [
       for (let names = wanted(run); names.length > 0; names = wanted(run)) {
         for (const name of names) run.fetched.add(name);
         const answers = await askSources({ ...mode, dryRun: runtime.dryRun }, names, runtime);
-        const obtained = runtime.dryRun ? [] : await obtain(run, names);
+        const asks = obtains(run) && !runtime.dryRun;
+        const obtained = asks ? await (await import('./obtain.ts')).obtain(run, names) : [];
         run.sources = new Map([...(run.sources ?? []), ...answers, ...obtained]);
         run.report = await repairFetched(run);
       }

@@ -7,8 +7,9 @@ import { gather } from '../../lib/plan/gather.ts';
 import { type Sources, understandOffers } from '../../lib/plan/gather-offers.ts';
 import type { Decision } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
-import { authorityKey, type Store } from '../../lib/store/store.ts';
+import { authorityKey, type Entries, type Store } from '../../lib/store/store.ts';
 import { authority, type Authority, day, now, one } from '../pki/authority.ts';
+import { nodePair } from '../origin/node-pair.ts';
 import { dated } from '../support/certificates/dated.ts';
 
 const files = { clientFile: '/pki/client.pem', clientCaFile: '/pki/ca.crt' };
@@ -34,17 +35,20 @@ interface World {
   readonly problem?: string;
   /** Minutes since the cluster was asked. */
   readonly asked?: number;
+  /** The pair of the kubelet. */
+  readonly pair?: Entries;
 }
 
 const pemOf = (certificates: readonly Certificate[]): Buffer =>
   Buffer.from(certificates.map(({ pem }) => pem).join(''));
 
 async function decisionsIn(world: World): Promise<(name: string) => Decision | undefined> {
-  const { server = [], clients = [], offered, problem, asked } = world;
+  const { server = [], clients = [], offered, problem, asked, pair } = world;
   const found = { annotations: {}, version: '1' };
   const store: Store = {
     async read({ kind }) {
       if (kind === 'kubeconfig') return { ...found, entries: { [authorityKey]: pemOf(server) } };
+      if (kind === 'combinedPem') return pair && { ...found, entries: pair };
       return kind === 'pemFile' && clients.length > 0
         ? { ...found, entries: { 'ca-bundle.crt': pemOf(clients) } }
         : undefined;
@@ -124,5 +128,28 @@ describe('judgeFollowed()', () => {
     const decided = await decisionsIn({ server: [], clients: [expired] });
     expect(decided('kubelet.conf')).toMatchObject({ action: 'keep', reason: 'Healthy' });
     expect(decided('kubelet-client-ca')).not.toHaveProperty('asks');
+  });
+});
+
+describe('judgeRequested() beside an expired CA', () => {
+  const client = async (world: World): Promise<Decision | undefined> => {
+    const { certificate, key } = await nodePair(); // it has expired, too
+    const pair = { 'tls.crt': Buffer.from(certificate.pem), 'tls.key': Buffer.from(key.pem) };
+    return (await decisionsIn({ server: [expired], ...world, pair }))('kubelet-client');
+  };
+
+  it('waits until the cluster was asked for a CA', async () => {
+    expect(await client({})).toMatchObject({
+      action: 'renew',
+      asks: true,
+      message: expect.stringContaining('once a CA is valid') as string,
+    });
+  });
+
+  it('is requested with the CA that comes, and with none not at all', async () => {
+    expect(await client({ offered: [later] })).toMatchObject({ action: 'renew', origin: 'request', asks: true });
+    const none = { action: 'blocked', reason: 'SignerUnusable' };
+    expect(await client({ problem: 'nothing was offered' })).toMatchObject(none);
+    expect(await client({ offered: [made(other, 3650)] })).toMatchObject(none);
   });
 });
