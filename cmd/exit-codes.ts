@@ -4,7 +4,6 @@ import type { Log } from '../lib/log.ts';
 import type { UnmetCondition } from '../lib/regen/unmet.ts';
 import { isPartlyUnknown, nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
 import type { StatusReport, StatusRow } from '../lib/status/report.ts';
-import type { WorkerStatus } from '../lib/status/worker-state.ts';
 
 export const exitCodes = {
   done: 0,
@@ -48,14 +47,6 @@ export function exitOfStatus({ rows, class: state }: Seen): ExitCode {
   if (rows.some((row) => row.state === 'UNKNOWN')) return exitCodes.failed;
   if (state !== 'healthy') return exitCodes.expired;
   return rows.some((row) => row.state === 'EXPIRING') ? exitCodes.expiring : exitCodes.done;
-}
-
-/** Exit code of `status` of a worker. */
-export function exitOfWorker(status: WorkerStatus): ExitCode {
-  const { isForecast, isArmed, client, authorities, class: state } = status;
-  if (isForecast && state === 'healthy') return exitCodes.done;
-  if (isForecast && state === 'recovering' && isArmed) return exitCodes.expiring;
-  return exitOfStatus({ rows: [client, ...authorities], class: state });
 }
 
 /** Exit code of `status` of a kubeadm machine. An absent optional certificate is no fault. */

@@ -16,12 +16,11 @@ import { defaultDirectory, hostLayout, workerTokenFile } from '../lib/install/la
 import { controlPlaneSign, workerToken, writeWorkerToken } from '../lib/install/worker-host.ts';
 import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
-import { filesOf } from '../lib/inventory/places.ts';
-import { authorityLocations, kubeletFiles, kubeletIdentity } from '../lib/worker/kubelet-files.ts';
+import { filesOf, isFile } from '../lib/inventory/places.ts';
 import { exitCodes } from './exit-codes.ts';
 import { hostFlags, type HostLine, ownParents, realOf, unitFlags } from './host-flags.ts';
 import { requireProgram } from './host.ts';
-import { configInput } from './read-config.ts';
+import { asWorker, configInput, resolveHere } from './read-config.ts';
 import type { Io } from './io.ts';
 import { nextCommand, shellWord } from '../lib/next-command.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
@@ -41,11 +40,15 @@ export async function initWorkerCommand(
     const message = `Cannot install this machine as a worker: "${sign}" is here, so it is a control-plane node, which needs no token; run "${nextCommand('init host', sameMachine(line, io.cwd))}"`;
     throw new RecoveryError('PreconditionFailed', message);
   }
-  const kubelet = kubeletFiles(config);
-  const identity = await kubeletIdentity(kubelet.kubeletConf);
-  const { all: authorities } = await authorityLocations(kubelet);
-  const replaced = [identity, ...authorities].flatMap(filesOf).map(({ file }) => file);
-  const writable = directoriesOf([...replaced, kubelet.kubeletConf], ownParents(config), realOf);
+  const { artefacts } = await resolveHere(asWorker(config));
+  const unread = artefacts.flatMap((one) => (one.kind === 'external' ? (one.unread ?? []) : []))[0];
+  if (unread !== undefined) throw new RecoveryError('ConfigInvalid', unread);
+  const replaced = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
+  const writable = directoriesOf(
+    replaced.map(({ file }) => file),
+    ownParents(config),
+    realOf,
+  );
   const directory = resolve(io.cwd, out);
   const path = workerTokenFile(hostLayout(directory));
   const elsewhere = directory === defaultDirectory ? [] : [`--worker-token-file=${path}`];

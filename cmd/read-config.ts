@@ -9,6 +9,7 @@ import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
 import { requireClosed } from '../lib/host/closed-path.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
+import { allDirectories } from '../lib/inventory/located.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { installedPresets } from '../lib/inventory/preset.ts';
@@ -31,6 +32,18 @@ export const administrator = '/etc/kubernetes/admin.conf';
 export function orKubeadm(flags: CommandLine): CommandLine {
   const isNamed = flags.preset !== undefined || flags.config !== undefined;
   return isNamed ? flags : { ...flags, preset: 'kubeadm' };
+}
+
+/**
+ * The configuration for a worker, whatever its preset: its units were installed with that of a control-plane node. Of
+ * that only the directories count.
+ */
+export function asWorker<C extends CommonConfig>(config: C): C {
+  const inventory = installedPresets.load('kubeadm-worker', {});
+  const known = allDirectories(config.inventory, config.environment.directories ?? {});
+  const names = Object.keys(inventory.directories ?? {}).filter((name) => known[name] !== undefined);
+  const directories = Object.fromEntries(names.map((name) => [name, known[name] ?? '']));
+  return { ...config, inventory, environment: { directories } };
 }
 
 /** Path of --config as the units name it, independent of their directory. */

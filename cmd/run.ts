@@ -4,7 +4,7 @@ import { parseRunConfig } from '../lib/config/load.ts';
 import type { Config } from '../lib/config/load.ts';
 import { writesToJournal } from '../lib/host/systemd.ts';
 import { createLog } from '../lib/log.ts';
-import { problemText } from '../lib/problems.ts';
+import { type Problem, problemText } from '../lib/problems.ts';
 import type { Log } from '../lib/log.ts';
 import { builtAt, version } from '../lib/program.ts';
 import { exitCodes, exitOfFailure, exitOfUnmet } from './exit-codes.ts';
@@ -27,6 +27,15 @@ function stopped(log: Log, { signal }: Io, level: 'debug' | 'info'): number {
 
 export async function runCommand(line: CommandLine, io: Io, clock: Clock = systemClock): Promise<number> {
   const { config, leftOut } = parseRunConfig(configInput(line, io));
+  return runConfig(config, io, { leftOut, clock });
+}
+
+/** `leftOut`: wrong settings of entries, which stop nothing else. */
+export async function runConfig(
+  config: Config,
+  io: Io,
+  { leftOut = [], clock = systemClock }: { readonly leftOut?: readonly Problem[]; readonly clock?: Clock } = {},
+): Promise<number> {
   const log = createLog({ ...config.log, write: (text) => void io.stderr.write(text) });
   // A timer starts a single pass every minute, and nearly all of them find nothing to do.
   const level = config.once ? 'debug' : 'info';

@@ -6,7 +6,7 @@ import { systemClock } from '../lib/clock.ts';
 import type { ToolConfig } from '../lib/config/load.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
-import { installedCommand, missingUnits } from '../lib/install/host-apply.ts';
+import { installedCommand, missingUnits, missingWorkerUnits } from '../lib/install/host-apply.ts';
 import { starterText } from '../lib/install/host.ts';
 import { withInstalled } from '../lib/install/installed-flags.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
@@ -15,7 +15,7 @@ import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { RunState } from '../lib/host/state.ts';
 import { finderOf } from '../lib/inventory/finders.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
-import { isFile } from '../lib/inventory/places.ts';
+import { isFile, isObtained } from '../lib/inventory/places.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
@@ -24,18 +24,25 @@ import { formerHere } from '../lib/restart/former-files.ts';
 import { waitingServices } from '../lib/restart/host-restarts.ts';
 import { Markers } from '../lib/restart/markers.ts';
 import { renderNode } from '../lib/status/print.ts';
-import { renderWorkerStatus } from '../lib/status/print-worker.ts';
 import type { StatusFormat } from '../lib/status/structured.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { withNotedLife } from '../lib/run/cluster-life.ts';
 import { connectingOf, storeOf } from '../lib/run/connections.ts';
 import { rightsNote } from '../lib/run/host-rights.ts';
-import { exitOfNode, exitOfWorker } from './exit-codes.ts';
+import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
 import { type Given, nextCommand } from '../lib/next-command.ts';
-import { absoluteConfig, clockFactsAt, type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
+import {
+  absoluteConfig,
+  asWorker,
+  clockFactsAt,
+  type CommandLine,
+  configInput,
+  orKubeadm,
+  outputFormat,
+} from './read-config.ts';
 import type { StatusRequest } from './status-api.ts';
 
 const formats = ['table', 'json', 'yaml'] as const satisfies readonly StatusFormat[];
@@ -88,17 +95,12 @@ interface NodeRequest extends StatusRequest {
   readonly given: Given;
 }
 
-/** A worker holds no CA key: it gets another report. */
+/** A worker holds no CA key: it has another inventory. */
 async function machineStatus(config: ToolConfig, options: NodeRequest, io: Io): Promise<number> {
   const { inventory, environment } = config;
   const { kubernetesDir = '', pkiDir = '' } = allDirectories(inventory, environment.directories ?? {});
   const isKubeadm = inventory.discover === 'kubeadm';
-  if (isKubeadm && isWorker({ kubernetesDir, pkiDir })) {
-    const { workerStatus } = await import('../lib/run/worker-status.ts');
-    const status = await workerStatus(config, { at: options.at, signal: io.signal });
-    io.stdout.write(renderWorkerStatus(status, options.output));
-    return exitOfWorker(status);
-  }
+  if (isKubeadm && isWorker({ kubernetesDir, pkiDir })) return nodeStatus(asWorker(config), options, io);
   if (isKubeadm && process.getuid?.() === 0) requireNode({ kubernetesDir, pkiDir });
   return nodeStatus(config, options, io);
 }
@@ -113,7 +115,8 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
   const api = directory === undefined ? undefined : await import('./status-api.ts');
   const adoption = directory === undefined ? undefined : await api?.adoptionStatus(directory, { config, at, io });
   const { repairsBefore } = config.inventory;
-  const missing = missingUnits(undefined, repairsBefore);
+  const isWithoutKey = resolved.artefacts.some(isObtained);
+  const missing = isWithoutKey ? missingWorkerUnits() : missingUnits(undefined, repairsBefore);
   const starter = starterText(repairsBefore);
   const isRoot = process.getuid?.() === 0;
   const store = storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints }));
@@ -128,7 +131,9 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
     policy: config.policy,
     notes: [
       ...notes,
-      ...unitNotes(missing, { isAdopted: directory !== undefined, starter, given }),
+      ...(isWithoutKey
+        ? missing.map(workerNote)
+        : unitNotes(missing, { isAdopted: directory !== undefined, starter, given })),
       ...(adoption?.notes ?? []),
       ...(rights === undefined ? [] : [rights]),
     ],
@@ -190,6 +195,10 @@ function unitNotes(
       `init system runs "${plain}" before each start of ${starter}`,
   );
 }
+
+const workerNote = (state: string): string =>
+  `${state}: nothing requests a new certificate by itself until the command has been run here that ` +
+  `"${nextCommand('init workers')}" prints on a control-plane node`;
 
 /** Directory of the files of `init adopt`, where this machine is adopted. Only the default path is checked. */
 function adoptionDirectory({ inventory, environment }: ToolConfig): string | undefined {

@@ -8,7 +8,7 @@ import { replaceFile } from '../lib/disk/files.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { allDirectories } from '../lib/inventory/located.ts';
-import { makeNodeCertificate, readSigningAuthority, requireDeadNode } from '../lib/worker/by-hand.ts';
+import { makeNodeCertificate, readSigningAuthority, requireDeadNode } from '../lib/origin/by-hand.ts';
 import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import { type CommandLine, configInput, orKubeadm } from './read-config.ts';

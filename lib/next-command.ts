@@ -18,3 +18,7 @@ export function nextCommand(words: string, flags: Given = {}): string {
 /** A word for sh(1): in single quotes unless plain. */
 export const shellWord = (word: string): string =>
   /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
+
+/** What helps where no certificate can be requested. `node`: its name, where known. */
+export const byHandAdvice = (node = 'NODE'): string =>
+  `run "${nextCommand(`worker ${node}`)}" on a control-plane node and bring its file here, or join this machine again`;

@@ -13,9 +13,16 @@ import type { Settings } from './schema.ts';
 
 /** Union by mode: a syncer never sees settings of regen alone, and each mode has its own credential. */
 export type ModeConfig = ReturnType<typeof modeOf>[number];
-export type RegenConfig = Extract<ModeConfig, { mode: 'regen' }>;
+export type RegenConfig = Extract<ModeConfig, { mode: 'regen' }> & { readonly obtaining?: Obtaining };
 export type SyncerConfig = Extract<ModeConfig, { mode: 'syncer' }>;
 export type ApproverConfig = Extract<ModeConfig, { mode: 'approver' }>;
+
+/** How a machine without the key of the CA asks its cluster. */
+interface Obtaining {
+  readonly tokenFile: string;
+  /** Time to wait for the API server, the approver and the signer together. */
+  readonly waitMs: number;
+}
 
 type Mode = NonNullable<Settings['modes']>[number];
 

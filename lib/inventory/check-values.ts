@@ -57,11 +57,17 @@ function fittingLocation(artefact: Artefact, { all }: Surroundings): FieldProble
 
 /** Checks the issuer: a forgotten one must not make a self-signed certificate; only a present one stays so. */
 function selfSigned(artefact: Artefact): FieldProblem[] {
-  if (artefact.kind !== 'target' || artefact.issuer !== undefined) return [];
+  if (artefact.kind !== 'target' || artefact.issuer !== undefined || artefact.obtainedBy !== undefined) return [];
   if (artefact.usage === 'serving' && artefact.template === 'present' && isFile(artefact.location)) return [];
   const message =
     'is required: the signer that signs it (self-signed may be a serving certificate of this host with template: present)';
   return [required(['issuer'], message)];
+}
+
+/** Checks followedAs: objects in the API are kept up to date by others. */
+function followed(artefact: Artefact): FieldProblem[] {
+  if (artefact.kind !== 'external' || artefact.followedAs === undefined || isFile(artefact.location)) return [];
+  return [invalid(['followedAs'], 'must be left out: only CAs in files of this host are followed')];
 }
 
 function life(artefact: Artefact): FieldProblem[] {
@@ -236,6 +242,7 @@ const checks: readonly ((artefact: Artefact, around: Surroundings & Declarations
   fittingLocation,
   condition,
   selfSigned,
+  followed,
   life,
   promotion,
   keptSubject,

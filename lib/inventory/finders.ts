@@ -10,6 +10,7 @@ interface Finder {
 export const finders = {
   kubeadm: { looksAt: 'machine', asks: [] },
   etcd: { looksAt: 'machine', asks: [] },
+  kubelet: { looksAt: 'machine', asks: [] },
   openshift: {
     looksAt: 'api',
     asks: ['externalLoadBalancerHostnames', 'internalLoadBalancerHostnames', 'serviceNetworkIPs'],

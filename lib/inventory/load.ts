@@ -107,6 +107,8 @@ function unusedDeclarations({ parameters, directories, files }: Head, artefacts:
 function namelessFiles({ files, discover }: Head): FieldProblem[] {
   return Object.entries(files).flatMap(([name, { namedBy, keyOf }]): FieldProblem[] => {
     const path = ['files', name];
+    // kubelet.conf names them, in fields and by no flags.
+    if (discover === 'kubelet' && namedBy === undefined && keyOf === undefined) return [];
     if ((namedBy === undefined) === (keyOf === undefined))
       return [invalid(path, 'must have exactly one of namedBy and keyOf')];
     if (keyOf !== undefined && files[keyOf]?.namedBy === undefined)

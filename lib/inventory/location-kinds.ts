@@ -53,7 +53,7 @@ export const fileKinds = {
     files: { file: 'ca-bundle.crt' },
   },
   combinedPem: { word: 'file', holds: ['target', 'copy'], files: { file: null } },
-  kubeconfig: { word: 'kubeconfig', holds: ['target', 'copy'], files: { file: null, credentials: null } },
+  kubeconfig: { word: 'kubeconfig', holds: ['target', 'external', 'copy'], files: { file: null, credentials: null } },
   keyFiles: {
     word: 'key',
     holds: ['keyPair'],

@@ -23,6 +23,10 @@ export const isOnlyRead = (artefact: OfKind): boolean => artefact.kind === 'keyP
 export const isMadeHere = ({ owned, location }: Signer): boolean =>
   owned === undefined ? !isFile(location) : owned !== false;
 
+/** Whether its content is obtained from the API of its cluster, and made nowhere on this machine. */
+export const isObtained = (one: Artefact | ResolvedArtefact): boolean =>
+  (one.kind === 'external' && one.followedAs !== undefined) || (one.kind === 'target' && one.obtainedBy !== undefined);
+
 /** Whether a kubelet runs on this host, which restarts static pods: components that need a restart get it. */
 export const hasKubelet = (artefacts: readonly Pick<Artefact, 'readers'>[]): boolean =>
   artefacts.some(({ readers }) =>

@@ -15,6 +15,7 @@ import {
 import { finderNames } from './finders.ts';
 import { locationSchema } from './location-kinds.ts';
 import { directories, files } from './declared-files.ts';
+import { followedAs, obtainedBy } from './obtained.ts';
 import { flagOfComponent, flags, reader } from './reader.ts';
 import { apiVersion, hostServices } from '../well-known.ts';
 
@@ -115,6 +116,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
       issuer: objectName
         .exactOptional()
         .describe('The signer that signs it; without it the certificate is self-signed'),
+      obtainedBy,
       usage: z.enum(['client', 'serving', 'peer']).describe('peer: server and client at once'),
       // `present`: like `kubeadm certs renew` the file keeps the leaf and its other PEM blocks, without the issuer.
       template: z
@@ -224,8 +226,14 @@ export const artefactSchema = z.discriminatedUnion('kind', [
     })
     .describe('A key pair without certificate: checked and published, never renewed'),
   z
-    .strictObject({ kind: z.literal('external'), ...base })
-    .describe('A CA bundle or a certificate with its key that somebody else maintains: used here, never written'),
+    .strictObject({
+      kind: z.literal('external'),
+      ...base,
+      followedAs,
+    })
+    .describe(
+      'A CA bundle or a certificate with its key that somebody else maintains: used here, never written, unless followed',
+    ),
   z.strictObject({ kind: z.literal('opaque'), ...base }).describe('Only synced to disk; not understood'),
 ]);
 export type RawArtefact = z.output<typeof artefactSchema>;
@@ -247,7 +255,8 @@ export const inventoryHead = z.object({
     .exactOptional()
     .describe(
       'Where what the configuration does not give is found. kubeadm: on this machine. etcd: on this machine, of its ' +
-        'member. openshift: in the API, in Infrastructure and Network "cluster", at each look',
+        'member. kubelet: on this machine, in kubelet.conf and the configuration of the kubelet. openshift: in the API, ' +
+        'in Infrastructure and Network "cluster", at each look',
     ),
   namespace: namespaceName.exactOptional().describe('Namespace of every object that does not name one'),
   inPodNamespace: z.literal(true).exactOptional().describe('Env POD_NAMESPACE takes the place of the namespace'),

@@ -33,6 +33,8 @@ export interface Ingredients {
   readonly origin?: Origin | undefined;
   /** The artefact that has a signer with its key (`sibling`). */
   readonly holder?: string | undefined;
+  /** The CAs that a file of CAs holds then (`follow`). */
+  readonly becomes?: readonly Certificate[] | undefined;
   /** A key for one use. Signers and targets only; `like`: algorithm of the predecessor's key, else the issuer's. */
   readonly takeKey: (artefact: IssuedPair, like?: KeyAlgorithm) => Promise<PrivateKey>;
   /** Whether it held nothing usable before: certificates that were only there may survive in compositions. */

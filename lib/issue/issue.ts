@@ -6,6 +6,7 @@ import type {
   CaBundle,
   ComposedBundle,
   Copy,
+  External,
   IssuedPair,
   ResolvedArtefact,
   ResolvedTarget,
@@ -62,6 +63,7 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
       return amongOthers(issued, from.material.get(artefact.name), now);
     }
     case 'target': {
+      if (from.origin === 'putBack') return earlierPair(artefact, from);
       if (from.origin === 'authority') return withAuthority(sameLeaf(artefact, from), artefact, from);
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
       const present = artefact.template === 'present' || issuer === undefined;
@@ -90,8 +92,10 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
         endpoints: from.resolved.endpoints,
         former: from.material.get(artefact.name)?.entries,
       });
-    case 'keyPair':
     case 'external':
+      if (from.becomes !== undefined) return followed(artefact, from.becomes);
+      break;
+    case 'keyPair':
     case 'opaque':
       break;
   }
@@ -107,6 +111,23 @@ function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: I
   const { certificate: live } = authorityOf(issuer, from);
   const entry = authorityEntry([from.material.get(name), from.backups?.get(name)], live, from.now);
   return entry === undefined ? issued : { ...issued, entries: { ...issued.entries, [authorityKey]: entry } };
+}
+
+/** The earlier pair of a kubelet, from another file, as it is. Throws SignFailed without one. */
+function earlierPair({ name }: ResolvedTarget, { backups }: Ingredients): Issued {
+  const { entries } = backups?.get(name) ?? {};
+  const { [certificateKey]: certificate, [privateKeyKey]: key } = entries ?? {};
+  if (certificate === undefined || key === undefined)
+    throw new RecoveryError('SignFailed', `Cannot put back "${name}": there is no earlier pair`);
+  const certificates = parseCertificates(certificate, `earlier pair of "${name}"`, 'skipped');
+  return { entries: { [certificateKey]: certificate, [privateKeyKey]: key }, annotations: {}, certificates };
+}
+
+/** A file of CAs of which some have been followed; the other content of a kubeconfig stays. */
+function followed({ location }: External, certificates: readonly Certificate[]): Issued {
+  const entry = location.kind === 'kubeconfig' ? authorityKey : caBundleKey;
+  const content = Buffer.from(certificates.map(({ pem }) => pem).join(''));
+  return { entries: { [entry]: content }, annotations: {}, certificates };
 }
 
 /** Certificate and key as another artefact has them. Throws SignFailed without one. */

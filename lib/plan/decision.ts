@@ -3,7 +3,7 @@
 import type { IssuedPair, PolicyKind, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import type { ClockFacts } from './clock-rules.ts';
-import { type CertificateFacts, clockSkewMs } from '../pki/certificate.ts';
+import { type Certificate, type CertificateFacts, clockSkewMs } from '../pki/certificate.ts';
 import { type ArtefactFacts, certificatesOf, type Facts, type Offers } from './facts.ts';
 import type { Action, Reason } from './reasons.ts';
 import type { RenewalWindow } from './window.ts';
@@ -14,9 +14,11 @@ export const origins = {
   sign: { needsClock: true },
   /** A CA that is signed again with its own key: the certificates it has signed stay. */
   ownKey: { needsClock: true },
-  /** The successor of a CA, with its key, that a file here holds: the certificates the CA has signed stay. */
+  /** The successor of a CA, with its key, that a file here or the cluster holds: what the CA has signed stays valid. */
   follow: { needsClock: false },
-  /** The certificate of a CA, restored from its copies. */
+  /** A certificate issued for the present key, and signed elsewhere. */
+  request: { needsClock: false },
+  /** The certificate of a CA, restored from its copies; an earlier pair of a kubelet. */
   putBack: { needsClock: false },
   /** A CA with its key, copied from the artefact (`holder`) that has both. */
   sibling: { needsClock: false },
@@ -44,8 +46,10 @@ export interface Decision {
   readonly origin?: Origin;
   /** The artefact that has a signer with its key (`sibling`). */
   readonly holder?: string;
-  /** Its source is fetched first, then it is decided again (offer-rules.ts). */
+  /** Its content is obtained first, between two passes, and then it is decided again (offer-rules.ts). */
   readonly asks?: true;
+  /** The CAs that its file holds then (`follow` of a file of CAs). */
+  readonly becomes?: readonly Certificate[];
   /** An external input has nothing valid for it: its owner may bring that at any moment. */
   readonly awaits?: true;
   /** Time of its renewal ahead of time, where that is configured and nothing happens before. */

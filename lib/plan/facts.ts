@@ -26,6 +26,8 @@ export type ArtefactFacts =
       readonly message: string;
       /** Targets that share their key only: whether that key can be read. */
       readonly hasSharedKey?: boolean;
+      /** Requested pairs only: its own file holds none, and this is an earlier one. */
+      readonly isLost?: true;
       /** Certificates, where they can be read all the same. */
       readonly certificates?: readonly CertificateFacts[];
       /** Kubeconfigs only: neither the file nor a backup can serve as a template, so a new one must name its server. */
@@ -59,6 +61,10 @@ export type ArtefactFacts =
       readonly emptied?: string | undefined;
       /** The CAs lie in a file that the kubeconfig names: a renewal of the kubeconfig does not replace them. */
       readonly authorityIsForeign?: boolean | undefined;
+      /** Requested pairs only: its own file holds none, and this is an earlier one. */
+      readonly isLost?: true;
+      /** Followed CAs only: the whole certificates of the file. */
+      readonly held?: readonly Certificate[];
       /** Signers that have expired or expire soon: facts for a renewal with the same key. */
       readonly successor?: SuccessorFacts | undefined;
       /** Signers in files that match none of the leaves they should have signed: the evidence against the signer. */
@@ -149,6 +155,10 @@ export type OfferAnswer =
   | { readonly problem: string }
   /** The source is a program, and a dry run runs none. */
   | { readonly problem: string; readonly notRun: true }
+  /** A CA that follows one of a file of this machine. */
+  | { readonly successor: Certificate }
+  /** The cluster has no other CA than this machine. */
+  | { readonly none: true }
   | {
       readonly offered: Certificate;
       /** The certificate here, where it is whole. */

@@ -7,6 +7,7 @@ import type { Resolved } from '../inventory/model.ts';
 import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
 import type { Gathered } from './gather.ts';
+import { judgeOffer } from './judge-authority.ts';
 import type { Offer, OfferAnswer, Offers } from './facts.ts';
 
 /** The two entries of a pair, in PEM. Holds a key: never logged. */
@@ -17,33 +18,50 @@ export interface PairBytes {
 
 /** The source of a target and its answer: a pair, or why it has none. Undefined: it was not fetched. */
 export interface Asked extends Pick<Offer, 'place' | 'askedAt'> {
-  readonly answer?: PairBytes | Extract<OfferAnswer, { problem: string }> | undefined;
+  readonly answer?: PairBytes | AuthorityBytes | Extract<OfferAnswer, { problem: string }> | undefined;
+}
+
+/** CAs that the cluster publishes, in PEM: unchecked. */
+export interface AuthorityBytes {
+  readonly authorities: Uint8Array;
 }
 
 /** Answers by target. */
 export type Sources = ReadonlyMap<string, Asked>;
 
-type Around = Pick<Gathered, 'facts' | 'found'> & { readonly resolved: Resolved };
+type Around = Pick<Gathered, 'facts' | 'found' | 'readAt' | 'backups'> & { readonly resolved: Resolved };
+
+/** Judged against the CAs of all files that are followed. */
+function authorityOffered(authorities: Uint8Array, { facts, readAt }: Around): OfferAnswer {
+  const held = [...facts.values()].flatMap((fact) => (fact.state === 'present' ? (fact.held ?? []) : []));
+  const judgement = judgeOffer(authorities, held, readAt);
+  if (judgement.state === 'successor') return { successor: judgement.certificate };
+  return judgement.state === 'none' ? { none: true } : { problem: judgement.reason };
+}
 
 export function understandOffers(sources: Sources | undefined, around: Around): Offers | undefined {
   if (sources === undefined || sources.size === 0) return undefined;
   return new Map(
     [...sources].map(([name, { answer, ...asked }]): [string, Offer] => {
       if (answer === undefined) return [name, asked];
-      return [name, { ...asked, answer: 'problem' in answer ? answer : understood(name, answer, around) }];
+      if ('problem' in answer) return [name, { ...asked, answer }];
+      const known =
+        'authorities' in answer ? authorityOffered(answer.authorities, around) : understood(name, answer, around);
+      return [name, { ...asked, answer: known }];
     }),
   );
 }
 
-function understood(name: string, offered: PairBytes, { resolved, facts, found }: Around): OfferAnswer {
+function understood(name: string, offered: PairBytes, { resolved, facts, found, backups }: Around): OfferAnswer {
   const target = resolved.artefacts.find((one) => one.name === name);
   const issuer = target?.kind === 'target' ? target.issuer : undefined;
   const certificatesOfEntry = (of: string) =>
     wholeCertificates(found.get(of)?.entries[certificateKey] ?? new Uint8Array());
+  const [earlier] = wholeCertificates(backups.get(name)?.entries[certificateKey] ?? new Uint8Array());
   try {
     return {
       offered: leafOfPair(offered, 'what it has'),
-      present: facts.get(name)?.state === 'present' ? certificatesOfEntry(name)[0] : undefined,
+      present: facts.get(name)?.state === 'present' ? (certificatesOfEntry(name)[0] ?? earlier) : undefined,
       authorities: issuer === undefined ? [] : certificatesOfEntry(issuer),
     };
   } catch (err) {

@@ -2,10 +2,12 @@
 // key, not an annotation. A failed read is a fact too ("unavailable"): nothing is concluded from it.
 import { notLater } from '../clock.ts';
 import { RecoveryError, errorText } from '../errors.ts';
+import { certificateKey } from '../inventory/content.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { signatureMatches, verifyChain } from '../pki/verify.ts';
+import { earlierPair } from '../store/earlier-pair.ts';
 import { authorityKey, type Found, type Store } from '../store/store.ts';
 import { pairOf } from './decision.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
@@ -64,8 +66,12 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   const { facts: withCopies, agreed } = await withSignerCopies(seenFacts, sources, keeper.keep);
   const judged = await withUnknownAuthorities(withCopies, sources, keeper.keep);
   const { facts: related, newer } = withSuccessors(judged, sources, keeper.keep);
-  const backups = await backupsOf(related, input, keeper.keep);
+  const backups = new Map(await backupsOf(related, input, keeper.keep));
   const facts = new Map(related);
+  for (const [name, { fact, found: earlier }] of await earlierPairs(related, found, input)) {
+    facts.set(name, fact);
+    backups.set(name, earlier);
+  }
   for (const artefact of artefacts) {
     const { name } = artefact;
     const fact = related.get(name);
@@ -252,11 +258,26 @@ async function backupsOf(
   return backups;
 }
 
+/** Earlier pairs of requested targets whose own file holds no certificate. */
+async function earlierPairs(facts: Facts, there: Gathered['found'], { resolved, store, signal }: GatherInput) {
+  const pairs = resolved.artefacts.map(async (artefact) => {
+    const fact = facts.get(artefact.name);
+    if (artefact.kind !== 'target' || artefact.obtainedBy !== 'request') return [];
+    if (fact?.state !== 'absent' && fact?.state !== 'broken') return [];
+    if (there.get(artefact.name)?.entries[certificateKey] !== undefined) return [];
+    const found = await earlierPair(artefact.location, store, signal);
+    const known = found && understand(artefact, found).facts;
+    if (found === undefined || known?.state !== 'present') return [];
+    return [[artefact.name, { fact: { ...known, isLost: true }, found }] as const];
+  });
+  return (await Promise.all(pairs)).flat();
+}
+
 type Unusable = Extract<ArtefactFacts, { readonly state: 'absent' | 'broken' }>;
 
 /** Whether a target is made like its predecessor, and none can be read. */
 function isTemplateLost(artefact: ResolvedArtefact, fact: ArtefactFacts | undefined): fact is Unusable {
-  if (artefact.kind !== 'target' || artefact.template !== 'present') return false;
+  if (artefact.kind !== 'target' || artefact.template !== 'present' || artefact.obtainedBy !== undefined) return false;
   if (fact?.state === 'absent') return artefact.presence !== 'optional';
   return fact?.state === 'broken' && fact.problem !== 'foreign' && (fact.certificates ?? []).length === 0;
 }

@@ -20,6 +20,7 @@ export function fromSource(at: Case<ResolvedTarget>, verdict: Verdict): Verdict 
     const { byHand: _, ...open } = verdict;
     return { ...open, asks: true, message: `${verdict.message}; ${place} is asked for one` };
   }
+  if ('successor' in answer || 'none' in answer) return verdict;
   const problem = 'problem' in answer ? answer.problem : offerProblem({ ...answer, target: at.artefact, now: at.now });
   if ('problem' in answer || problem !== undefined) {
     const state = 'notRun' in answer ? `is not run by a dry run: ${problem}` : `does not help: ${problem}`;

@@ -26,6 +26,8 @@ import { type ArtefactFacts, certificatesOf } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
 import { isFile } from '../inventory/places.ts';
 import { locationText } from '../store/store.ts';
+import { judgeFollowed } from './follow-rules.ts';
+import { judgeRequested } from './request-rules.ts';
 import { unknownToReaders } from './known-by-rules.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
@@ -104,6 +106,7 @@ function judge(at: Case): Verdict {
     case 'signer':
       return judgeSigner({ ...at, artefact });
     case 'target':
+      if (artefact.obtainedBy === 'request') return judgeRequested({ ...at, artefact });
       return fromSource({ ...at, artefact }, judgeTarget({ ...at, artefact }));
     case 'caBundle':
       return judgeBundle({ ...at, artefact });
@@ -114,6 +117,7 @@ function judge(at: Case): Verdict {
     case 'kubeconfigs':
       return judgeKubeconfigs({ ...at, artefact });
     case 'external':
+      if (artefact.followedAs !== undefined) return judgeFollowed({ ...at, artefact });
       return judgeExternal({ ...at, artefact });
     case 'keyPair':
     case 'opaque':

@@ -70,6 +70,7 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
       digest: contentDigest(entries),
       ...known,
       ...(artefact.kind === 'external' && certificates.length === 0 && { emptied: emptinessOf(entries) }),
+      ...(artefact.kind === 'external' && artefact.followedAs !== undefined && { held: certificates }),
       ...(isFile(artefact.location) && precededBy(read, all)),
     } as const;
     return { facts, certificates };
@@ -123,7 +124,17 @@ function certificatesOf(artefact: ResolvedArtefact, entries: Entries, what: stri
 }
 
 /** Returns none for a bundle without entry, or with an empty one: its owner has not written it yet. */
-function externalCertificates({ location }: External, entries: Entries, what: string): readonly Certificate[] {
+function externalCertificates(
+  { location, followedAs }: External,
+  entries: Entries,
+  what: string,
+): readonly Certificate[] {
+  if (followedAs !== undefined) {
+    // Read like client-go: a torn certificate next to a whole one does not count.
+    const entry = location.kind === 'kubeconfig' ? authorityKey : caBundleKey;
+    const whole = wholeCertificates(entries[entry] ?? new Uint8Array());
+    if (whole.length > 0 || location.kind === 'kubeconfig') return whole;
+  }
   if (location.kind === 'pemFile')
     return parseCertificates(requireEntry(entries, caBundleKey, location), `${what} ${caBundleKey}`, 'skipped');
   if (location.kind !== 'configMap')

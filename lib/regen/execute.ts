@@ -67,7 +67,8 @@ export async function execute(execution: Execution): Promise<readonly StepResult
   // Decisions are in topological order: the steps that a step waits for have been started before it.
   for (const decision of plan.decisions) {
     const artefact = artefacts.get(decision.artefact);
-    if (decision.action !== 'renew' || artefact === undefined) continue;
+    // Obtained between two passes, and then decided again.
+    if (decision.action !== 'renew' || decision.asks === true || artefact === undefined) continue;
     const before = decision.after.flatMap((name) => steps.get(name) ?? []);
     steps.set(
       artefact.name,
@@ -110,10 +111,11 @@ async function step({ artefact, decision, results, material, execution }: Step):
       keyFor(pair, algorithmOf(pair, execution, like), execution);
     const lost = (name: string): boolean => usableCertificates(gathered.facts.get(name)).length === 0;
     const { backups, signerCopies } = gathered;
-    const { origin, holder } = decision;
-    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, origin, holder };
+    const { origin, holder, becomes } = decision;
+    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, origin, holder, becomes };
     const { answer } = execution.sources?.get(artefact.name) ?? {};
-    const brought = origin === 'fetch' && answer !== undefined && !('problem' in answer) ? answer : undefined;
+    const isBrought = origin === 'fetch' || origin === 'request';
+    const brought = isBrought && answer !== undefined && 'key' in answer ? answer : undefined;
     const issued = brought === undefined ? await make(artefact, from) : pairMaterial(brought);
     const seen = gathered.found.get(artefact.name) ?? 'absent';
     const { certificates: made, ...next } = issued;

@@ -106,7 +106,9 @@ export class Journal {
       entry.logged = decision;
       const { action, reason, message } = decision;
       const fields = { ...fieldsOf(artefact), reason, message, recheckAt: decision.recheckAt.toISOString() };
-      if (action === 'renew') {
+      if (decision.asks === true && !dryRun) {
+        log.debug('rotation.blocked', fields); // decided again, once its source has answered
+      } else if (action === 'renew') {
         log.info('rotation.decided', fields);
         this.#record(artefact, { type: 'Normal', note: message, reason: renewals[artefact.kind][1] });
       } else if (action === 'keep') {
@@ -115,8 +117,6 @@ export class Journal {
         else log.debug('rotation.decided', fields);
       } else if (reason === 'ClockImplausible' || reason === 'ClockJumped') {
         log.warn('clock.implausible', fields);
-      } else if (decision.asks === true) {
-        log.debug('rotation.blocked', fields); // decided again, once its source has answered
       } else if (reason !== 'Unavailable' || this.firstAnswerAt !== undefined) {
         log.warn('rotation.blocked', fields); // before the API has answered, api.waiting reports it for all
       }
@@ -124,9 +124,10 @@ export class Journal {
     // Problems found by the first pass after the API's first answer have lasted since that answer.
     const isFirst = this.firstAnswerAt !== undefined && !this.#hasLooked;
     this.#hasLooked = this.firstAnswerAt !== undefined;
-    if (this.#recovery !== undefined || dryRun || !decisions.some(({ action }) => action === 'renew')) return;
+    const count = decisions.filter(({ action, asks }) => action === 'renew' && asks !== true).length;
+    if (this.#recovery !== undefined || dryRun || count === 0) return;
     this.#recovery = { since: (isFirst ? this.firstAnswerAt : undefined) ?? clock.now(), writes: this.writes };
-    log.info('recovery.started', { count: decisions.filter(({ action }) => action === 'renew').length });
+    log.info('recovery.started', { count });
   }
 
   #record({ location }: ResolvedArtefact, { type, reason, note }: Note): void {
@@ -269,8 +270,10 @@ const originEvents: Partial<Readonly<Record<Origin, LogEvent>>> = {
 /** Origins whose message names where the content comes from. */
 const toldOrigins: ReadonlySet<Origin | undefined> = new Set(['fetch', 'follow', 'ownKey'] as const);
 
-const eventOf = ({ kind }: ResolvedArtefact, { origin = 'sign' }: Decision): LogEvent =>
-  originEvents[origin] ?? renewals[kind][0];
+const eventOf = ({ kind }: ResolvedArtefact, { origin = 'sign' }: Decision): LogEvent => {
+  if (kind === 'target' && origin === 'putBack') return 'target.restored';
+  return (kind === 'external' ? undefined : originEvents[origin]) ?? renewals[kind][0];
+};
 
 /**
  * Report of a renewal: the log event, and the reason of its Event as library-go names it, which has none for a copy.
@@ -283,7 +286,7 @@ const renewals: Readonly<Record<ResolvedArtefact['kind'], readonly [LogEvent, Ev
   target: ['target.regenerated', 'TargetUpdateRequired'],
   kubeconfigs: ['copy.updated'],
   keyPair: ['target.regenerated'],
-  external: ['target.regenerated'],
+  external: ['authority.updated'],
   opaque: ['target.regenerated'],
 };
 

@@ -42,7 +42,9 @@ export function hostIdentity(store: Store, runtime: HostLook): HostIdentity | un
   const own = talkers(resolved);
   const component = own.find((one) => isStaticPod(one.name)) ?? own[0];
   const kubeconfig = component && ownKubeconfig(component);
-  if (kubeconfig === undefined) return undefined;
+  const artefact = resolved.artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
+  // Without the key of the CA a host has no identity of its own.
+  if (kubeconfig === undefined || artefact?.kind === 'external') return undefined;
   const asHost: AsHost = async (work) => {
     const nodeName = await nodeNameHere(store, runtime);
     const credentials = await issueHostCredentials({ resolved, store, kubeconfig, nodeName, now: clock.now(), signal });

@@ -4,7 +4,7 @@ import { isCode } from '../errors.ts';
 import { lockHost, refuseBesideKubeadm } from '../host/sole-writer.ts';
 import { leaderLeases } from '../inventory/leader-leases.ts';
 import type { Resolved } from '../inventory/model.ts';
-import { fileDirectories } from '../inventory/places.ts';
+import { fileDirectories, isObtained } from '../inventory/places.ts';
 import { createKeyPool } from '../pki/key-pool.ts';
 import type { Sources } from '../plan/gather-offers.ts';
 import type { RegenReport } from '../regen/journal.ts';
@@ -18,6 +18,7 @@ import { defaultKeyAlgorithm } from '../well-known.ts';
 import { namesInApi, storeOf } from './connections.ts';
 import { type AsHost, clocksAskedAs, type HostIdentity } from './host-identity.ts';
 import { createHostRestarts, type HostRestarts } from './host-restart.ts';
+import { createUnitRestarts } from './unit-restart.ts';
 import { clockFactsFor, type Connected, type Runtime } from './runtime.ts';
 
 /** A run of regen: how it was started, and the results of its steps so far. */
@@ -31,12 +32,16 @@ export interface RegenRun {
   readonly identity: HostIdentity | undefined;
   /** This host as a user of the API, for a run that restarts: no kubelet waits for such a run. */
   readonly asHost: AsHost | undefined;
+  /** When it began, by a clock that nobody sets: all waits together are bounded. */
+  readonly beganMs: number;
   /** The inventory, with the validity period of certificates that the cluster sets. */
   resolved: Resolved;
   restarts: HostRestarts | undefined;
   /** The time in the note `summary` when the run began. */
   summaryNotedAt: Date | undefined;
   sources: Sources | undefined;
+  /** Entries whose sources were fetched from in this run: each once. */
+  readonly fetched: Set<string>;
   report: RegenReport;
   outcomes: readonly RestartOutcome[];
   /** A message for each failed restart, and for each file whose use is not proven. */
@@ -45,12 +50,15 @@ export interface RegenRun {
   released: Promise<unknown>;
 }
 
-export const restartsOf = (run: RegenRun): HostRestarts =>
-  (run.restarts ??= createHostRestarts(run.mode, run.disk, {
-    ...run.runtime,
-    resolved: run.resolved,
-    identity: run.identity,
-  }));
+export function restartsOf(run: RegenRun): HostRestarts {
+  const { mode, disk, identity, resolved } = run;
+  const runtime = { ...run.runtime, resolved, identity };
+  run.restarts ??= obtains(run) ? createUnitRestarts(mode, disk, runtime) : createHostRestarts(mode, disk, runtime);
+  return run.restarts;
+}
+
+/** Whether this machine has no key of the CA, and obtains its certificates from the API of its cluster. */
+export const obtains = ({ resolved }: Pick<RegenRun, 'resolved'>): boolean => resolved.artefacts.some(isObtained);
 
 /** Started by a person or a program, not by a unit. */
 export const isByHand = ({ runtime: { once, dryRun, isOfUnit } }: RegenRun): boolean =>

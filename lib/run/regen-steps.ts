@@ -1,5 +1,6 @@
 // The steps of a run of regen. A daemon stays in the repair until it is stopped; a single run takes all steps. Modules
 // not loaded at the start are loaded by the step that needs them: a kubelet may wait for this run.
+import { steadyMs } from '../clock.ts';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { addressGone, addressesNow } from '../host/own-address.ts';
 import { RunState } from '../host/state.ts';
@@ -11,22 +12,27 @@ import { waitAtMost } from '../retry.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
 import { hostIdentity } from './host-identity.ts';
-import { isByHand, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
+import { isByHand, obtains, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
 import { type Connected, type Runtime, storeReports } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
 
 const isSingle = ({ runtime: { once, dryRun } }: RegenRun): boolean => once && !dryRun;
 /** No kubelet waits for a run that restarts. */
-const restarts = ({ mode, runtime }: RegenRun): boolean => mode.restart && !runtime.dryRun;
+const restarts = (run: RegenRun): boolean => (run.mode.restart || obtains(run)) && !run.runtime.dryRun;
 const isLast = (run: RegenRun): boolean => isSingle(run) && run.mode.restart;
 /** Runs of units log once a day and boot the state of all artefacts. */
 const keepsNote = (run: RegenRun): boolean => isSingle(run) && !isByHand(run);
 const hasLogged = ({ report, summaryNotedAt }: RegenRun): boolean => report.summaryLoggedAt !== summaryNotedAt;
-const hasSources = ({ mode, runtime: { once, dryRun } }: RegenRun): boolean =>
-  (once || dryRun) && Object.keys(mode.sources).length > 0;
-/** Entries whose sources are to be fetched from. */
-const wanted = ({ report }: RegenRun): readonly string[] =>
-  report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
+const hasSources = (run: RegenRun): boolean =>
+  (run.runtime.once || run.runtime.dryRun) &&
+  (Object.keys(run.mode.sources).length > 0 || (obtains(run) && !run.runtime.dryRun));
+/** Entries whose sources are to be fetched from, and were not in this run: first the CAs, without which none answers. */
+function wanted({ report, fetched, resolved }: RegenRun): readonly string[] {
+  const names = report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
+  const left = names.filter((name) => !fetched.has(name));
+  const authorities = left.filter((name) => resolved.artefacts.find((one) => one.name === name)?.kind === 'external');
+  return authorities.length > 0 ? authorities : left;
+}
 
 /** A step that reads an API server and that no repair needs. */
 const optional = { limitMs: 180_000, onFailure: 'report' } as const;
@@ -45,7 +51,10 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     async run(run) {
       const { mode } = run;
       if (keepsNote(run)) run.summaryNotedAt = (await new RunState(mode.lockDir).getText('summary'))?.at;
-      if (hasSources(run)) run.sources = await (await import('./other-clusters.ts')).sourcesOf(mode);
+      if (!hasSources(run)) return;
+      const configured = await (await import('./other-clusters.ts')).sourcesOf(mode);
+      const obtained = obtains(run) ? await (await import('./obtain.ts')).askedBefore(run.resolved, mode.lockDir) : [];
+      run.sources = new Map([...configured, ...obtained]);
     },
   },
   {
@@ -63,9 +72,15 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     async run(run) {
       const { mode, runtime } = run;
       const { askSources } = await import('./other-clusters.ts');
-      const answers = await askSources({ ...mode, dryRun: runtime.dryRun }, wanted(run), runtime);
-      run.sources = new Map([...(run.sources ?? []), ...answers]);
-      run.report = await repairFetched(run);
+      // What one answer has repaired may be needed to ask for the next: a CA, for a request.
+      for (let names = wanted(run); names.length > 0; names = wanted(run)) {
+        for (const name of names) run.fetched.add(name);
+        const answers = await askSources({ ...mode, dryRun: runtime.dryRun }, names, runtime);
+        const asks = obtains(run) && !runtime.dryRun;
+        const obtained = asks ? await (await import('./obtain.ts')).obtain(run, names) : [];
+        run.sources = new Map([...(run.sources ?? []), ...answers, ...obtained]);
+        run.report = await repairFetched(run);
+      }
     },
   },
   {
@@ -205,7 +220,9 @@ export async function runRegenMode(
     asHost: restart && once && !dryRun ? identity?.asHost : undefined,
     restarts: undefined,
     summaryNotedAt: undefined,
+    beganMs: steadyMs(clock),
     sources: undefined,
+    fetched: new Set(),
     report: { converged: false, artefacts: [], writes: 0 },
     outcomes: [],
     unproven: [],

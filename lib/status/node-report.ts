@@ -122,7 +122,11 @@ export function nodeReport(input: NodeInput): NodeStatus {
     .map(({ artefact, row }): Told => ({ artefact, row: nodeRow(row, artefact, input) }))
     .toSorted((a, b) => (a.row.artefact < b.row.artefact ? -1 : 1)); // by code unit, as Go sorts
   const listed = told.filter(({ artefact }) => artefact.kind === 'target' && artefact.listedBy !== undefined);
-  const authorities = told.filter(({ artefact }) => artefact.kind === 'signer' && artefact.listedBy !== undefined);
+  const authorities = told.filter(
+    ({ artefact }) =>
+      (artefact.kind === 'signer' && artefact.listedBy !== undefined) ||
+      (artefact.kind === 'external' && artefact.followedAs !== undefined),
+  );
   const own = told.filter(
     (one) => !listed.includes(one) && !authorities.includes(one) && !isNoConcern(one, input.facts),
   );
@@ -228,6 +232,8 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
     ...(certificate && datesOf(certificate, now)),
     authority: authorityOf(artefact, fact, facts),
     readBy: readBy(artefact, input.resolved),
+    // No CA of this machine signs it.
+    ...(artefact.kind === 'target' && artefact.obtainedBy !== undefined && { issuer: certificate?.issuer }),
     ...(isAnnounced && { outlook: outlookOf(ending, input.replan) }),
   };
 }

@@ -12,6 +12,7 @@ const renewals = {
   sibling: 'put back',
   authority: 'given the new CA',
   fetch: 'brought from its source',
+  request: 'requested with its key',
 } as const satisfies Readonly<Record<Origin, string>>;
 
 export type Renewal = (typeof renewals)[Origin];

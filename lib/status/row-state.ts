@@ -50,7 +50,7 @@ function warningMs(
     return Math.min(life, artefact.validity) * (artefact.rotatedBy === undefined ? announcedPart : latePart);
   }
   const leaves = artefacts.flatMap((row) =>
-    row.kind === 'target' && row.issuer === artefact.name ? [row.validity] : [],
+    row.kind === 'target' && (row.issuer === artefact.name || row.obtainedBy !== undefined) ? [row.validity] : [],
   );
   return Math.min(life * announcedPart, ...(leaves.length === 0 ? [] : [Math.max(...leaves)]));
 }

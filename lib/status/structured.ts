@@ -3,7 +3,6 @@
 // (`.certificates[?(@.residualTime<604800)]`), with our keys next to them. In the order of printing; undefined keys are
 // left out. Pure.
 import type { NodeStatus, ServedCertificate } from './node-report.ts';
-import type { WorkerRow, WorkerStatus } from './worker-state.ts';
 import { program } from '../program.ts';
 import type { FormerFile } from '../restart/loaded.ts';
 import { formerText } from './former-text.ts';
@@ -101,36 +100,6 @@ function nodeEntry(row: StatusRow): object {
     renewsAt: row.renewsAt && time(row.renewsAt),
     authority,
     readBy: row.readBy?.flags,
-  };
-}
-
-/** A worker, with the same kind and version. */
-export function workerInfo(status: WorkerStatus): object {
-  const { client, authorities, node, at, isArmed, problems, notes, class: state } = status;
-  return {
-    kind: 'CertificateExpirationInfo',
-    apiVersion: 'output.kubeadm.k8s.io/v1alpha3',
-    nodeCertificates: [workerEntry(client)],
-    certificateAuthorities: authorities.map(workerEntry),
-    node,
-    at: time(at),
-    status: state,
-    armed: isArmed,
-    problems,
-    notes,
-    program,
-  };
-}
-
-function workerEntry(row: WorkerRow): object {
-  const { location, state, notBefore, notAfter } = row;
-  return {
-    name: location,
-    expirationDate: notAfter === undefined ? null : time(notAfter),
-    residualTime: residualSeconds(row),
-    missing: state === 'MISSING',
-    state,
-    notBefore: notBefore && time(notBefore),
   };
 }
 

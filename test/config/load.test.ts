@@ -287,7 +287,7 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
     {},
     [
       '--mode: is required: regen, syncer, approver, or several',
-      '--preset: is required: one of eks-anywhere, eks-anywhere-bottlerocket, etcdadm, kubeadm, kubernetes, ',
+      '--preset: is required: one of eks-anywhere, eks-anywhere-bottlerocket, etcdadm, kubeadm, kubeadm-worker, kubernetes, ',
     ],
   ],
   [
@@ -300,7 +300,7 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
     'an unknown preset',
     { flags: { ...syncer, preset: 'talos' } },
     [
-      '--preset: must be a known preset, got "talos" (known: eks-anywhere, eks-anywhere-bottlerocket, etcdadm, kubeadm, kubernetes, ',
+      '--preset: must be a known preset, got "talos" (known: eks-anywhere, eks-anywhere-bottlerocket, etcdadm, kubeadm, kubeadm-worker, kubernetes, ',
     ],
   ],
   ['a preset that is a path', { flags: { ...syncer, preset: '../x' } }, ['--preset: must be a Kubernetes object name']],

@@ -31,8 +31,8 @@ describe('docs/workers.md', () => {
   });
 
   it('quotes messages that there are', () => {
-    const directory = join(root, 'lib/worker');
-    const code = readdirSync(directory).map((file) => page(join('lib/worker', file)));
+    const rooms = ['lib/origin', 'lib/plan', 'lib/inventory/discover'];
+    const code = rooms.flatMap((room) => readdirSync(join(root, room)).map((file) => page(join(room, file))));
     const quoted = firstCodes(section(text, 'What happens'));
     expect(quoted.filter((words) => !code.some((file) => file.includes(words)))).toEqual([]);
     expect(quoted.length).toBeGreaterThan(5);

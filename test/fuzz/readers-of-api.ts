@@ -33,7 +33,7 @@ import { foundIn } from '../../lib/store/api-store.ts';
 import { objectEntries } from '../../lib/store/object-entries.ts';
 import { factsOf } from '../../lib/syncer/material.ts';
 import { syncedObjects } from '../../lib/syncer/synced-objects.ts';
-import { judgeOffer } from '../../lib/worker/authority.ts';
+import { judgeOffer } from '../../lib/plan/judge-authority.ts';
 import type { FuzzedReader } from './fuzz.ts';
 import {
   authorityPem,

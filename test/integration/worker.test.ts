@@ -133,14 +133,14 @@ describe('init workers', () => {
 });
 
 describe('renew-worker', () => {
-  it('does and says nothing while the certificate is valid, also without an API server and a token', async () => {
+  it('does nothing while the certificate is valid, also without an API server and a token, and says that all is well', async () => {
     const worker = await create('healthy', new Date(Date.now() + hour), { server: 'https://127.0.0.1:1' });
     await rm(join(worker.root, 'token'));
     const before = await worker.pem();
     expect(await worker.start().ended).toBe(0);
-    expect(worker.lines).toEqual([]);
+    expect(worker.lines.map(({ event }) => event)).toEqual(['regen.summary']);
     expect(await worker.pem()).toBe(before);
-    expect(await readdir(worker.root)).not.toContain('lock');
+    expect(await readdir(worker.root)).not.toContain('backups');
   });
 
   it('asks with the key of the expired certificate, and writes the new one behind the link', async () => {
@@ -168,11 +168,11 @@ describe('renew-worker', () => {
     expect((await stat(worker.link)).mode & 0o777).toBe(0o600);
     expect(await readdir(join(worker.root, 'pki'))).toHaveLength(3);
     expect(await readdir(join(worker.root, 'backups'))).toHaveLength(1);
-    expect(worker.lines.map(({ event }) => event)).toEqual(['csr.requested', 'target.regenerated']);
+    expect(worker.deeds).toEqual(['csr.requested', 'target.regenerated']);
     expect(JSON.stringify(worker.lines)).not.toMatch(/PRIVATE KEY|eyJ/);
     // The next one finds nothing to do.
     expect(await worker.start().ended).toBe(0);
-    expect(worker.lines).toHaveLength(2);
+    expect(worker.deeds).toHaveLength(2);
   });
 
   describe.each(['empty', 'absent'])(
@@ -190,13 +190,13 @@ describe('renew-worker', () => {
       it('puts the one before it back where that is still valid', async () => {
         const worker = await create(`lost-${state}`, new Date(Date.now() + hour), { server: 'https://127.0.0.1:1' });
         const before = await loses(worker);
-        expect((await cli('renew-worker', ...worker.flags, '--dry-run')).out).toContain('would be put back');
+        expect((await cli('renew-worker', ...worker.flags, '--dry-run')).err).toMatch(/an earlier one, .* is put back/);
         expect(await worker.start().ended).toBe(0);
-        expect(worker.lines.map(({ event }) => event)).toEqual(['target.restored']);
+        expect(worker.deeds).toEqual(['target.restored']);
         expect(await worker.pem()).toBe(before);
         expect((await stat(worker.link)).mode & 0o777).toBe(0o600);
         expect(await worker.start().ended).toBe(0);
-        expect(worker.lines).toHaveLength(1);
+        expect(worker.deeds).toHaveLength(1);
       });
 
       it('asks with the one before it where that has expired', async () => {
@@ -215,7 +215,8 @@ describe('renew-worker', () => {
   it('only says that it would ask, with --dry-run', async () => {
     const worker = await create('mouse', new Date(Date.now() - hour));
     const args = ['renew-worker', ...worker.flags, '--dry-run'];
-    expect(await cli(...args)).toMatchObject({ exit: 0, out: expect.stringContaining('would be asked for') as string });
+    const requested = expect.stringContaining('a new one is requested with its key') as string;
+    expect(await cli(...args)).toMatchObject({ exit: 0, err: requested });
     expect(await requestsOf(worker)).toEqual([]);
   });
 
@@ -223,7 +224,7 @@ describe('renew-worker', () => {
     const worker = await create('penniless', new Date(Date.now() - hour));
     await rm(join(worker.root, 'token'));
     const tool = worker.start();
-    expect(await tool.ended).toBe(2);
+    expect(await tool.ended).toBe(1);
     expect(tool.lines.at(-1)?.fields['err']).toMatch(
       /the token of this worker, ".*\/token": does not exist.*init workers/,
     );
@@ -273,7 +274,7 @@ describe('renew-worker', () => {
     const before = await worker.pem();
     const tool = worker.start('--wait=2s');
     expect(await tool.ended).toBe(1);
-    expect(tool.lines.map(({ event }) => event)).toEqual(['api.waiting', 'process.failed']);
+    expect(worker.deeds).toEqual(['api.waiting']);
     expect(tool.lines.at(-1)?.fields['err']).toMatch(/the API server has not answered in 2s \(.*ECONNREFUSED/);
     expect(await worker.pem()).toBe(before);
   });

@@ -154,7 +154,7 @@ describe('rows of this host', () => {
     [
       'an unknown machine',
       changed('discover: kubeadm', 'discover: kubeadmin'),
-      'discover: must be one of kubeadm, etcd, openshift, got "kubeadmin" (did you mean "kubeadm"?)',
+      'discover: must be one of kubeadm, etcd, kubelet, openshift, got "kubeadmin" (did you mean "kubeadm"?)',
     ],
   ])('refuse %s', (_title, text, problem) => {
     expect(problemsOf(text)).toEqual(expect.arrayContaining([expect.stringContaining(problem) as unknown]));

@@ -25,6 +25,7 @@ describe('presets', () => {
       'eks-anywhere-bottlerocket',
       'etcdadm',
       'kubeadm',
+      'kubeadm-worker',
       'kubernetes',
       'openshift-kube-apiserver',
       'openshift-kube-controller-manager',

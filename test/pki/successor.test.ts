@@ -9,7 +9,7 @@ import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { withSuccessors } from '../../lib/plan/successors.ts';
 import { withRenewedAuthority } from '../../lib/regen/published-authority.ts';
 import type { Found } from '../../lib/store/store.ts';
-import { followedBy, judgeOffer } from '../../lib/worker/authority.ts';
+import { followedBy, judgeOffer } from '../../lib/plan/judge-authority.ts';
 import { dated } from '../support/certificates/dated.ts';
 import { one } from './authority.ts';
 import { opensslDir, type OpensslDir } from './openssl.ts';

@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RunState } from '../../lib/host/state.ts';
 import { judgeUnit } from '../../lib/restart/kubelet-unit.ts';
-import { Markers } from '../../lib/restart/markers.ts';
-import { markingKubelet } from '../../lib/run/worker-run.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
+import { componentsOf } from '../../lib/restart/decide.ts';
+import { createMarkingStore, Markers } from '../../lib/restart/markers.ts';
 
 let lockDir: string;
 beforeEach(async () => {
@@ -14,6 +16,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(lockDir, { recursive: true }));
 
+const resolved = resolve(loadPreset('kubeadm-worker'), { files: { clientCaFile: '/ca.crt' } });
 const empty = { entries: {}, annotations: {} };
 const found = { ...empty, version: 'first' };
 const markersOf = (): Markers => new Markers({ state: new RunState(lockDir), onFailed: () => undefined });
@@ -29,8 +32,10 @@ function write(outcome: 'written' | 'conflict' | Error, there = 'first'): Promis
       return outcome;
     },
   };
-  return markingKubelet(store, markersOf(), '/etc/kubernetes/kubelet.conf')
-    .write({ kind: 'pemFile', file: '/ca.crt' }, empty, found, AbortSignal.timeout(10_000))
+  const [location] = resolved.artefacts.flatMap((one) => (one.name === 'kubelet-client-ca' ? [one.location] : []));
+  if (location === undefined) throw new Error('no file of CAs');
+  return createMarkingStore(store, componentsOf(resolved), markersOf())
+    .write(location, empty, found, AbortSignal.timeout(10_000))
     .catch(String);
 }
 

@@ -2,6 +2,7 @@
 import type { Inventory } from '../model.ts';
 import type { Environment } from '../resolve.ts';
 import { discoverEtcd } from './etcd-machine.ts';
+import { environmentOfKubelet } from './kubelet.ts';
 import { environmentOfKubeadm } from './kubeadm-environment.ts';
 import type { Machine } from './kubeadm-machine.ts';
 
@@ -15,6 +16,7 @@ export async function discoverEnvironment(
   machine: Machine = {},
 ): Promise<{ readonly environment: Environment; readonly notes: readonly string[] }> {
   if (inventory.discover === 'etcd') return discoverEtcd(inventory, given, machine.root);
+  if (inventory.discover === 'kubelet') return environmentOfKubelet(inventory, given, machine.root);
   if (inventory.discover !== 'kubeadm') return { environment: given, notes: [] };
   return environmentOfKubeadm(inventory, given, machine);
 }

@@ -104,6 +104,13 @@ export class Worker {
     return Buffer.from(data, 'base64').toString();
   }
 
+  /** What its runs did and met, without what every run of regen says of its plan. */
+  get deeds(): readonly string[] {
+    return this.lines
+      .map(({ event }) => event)
+      .filter((event) => !/^(?:regen|rotation|recovery|process)\./.test(event));
+  }
+
   /** What it says to the end. */
   get lines(): readonly Line[] {
     return this.tools.flatMap(({ lines }) => lines);

@@ -25,7 +25,7 @@ const layers: readonly (readonly RegExp[])[] = [
     /^lib\/syncer\//,
     /^lib\/fileobserver\//,
     /^lib\/approver\//,
-    /^lib\/worker\//,
+    /^lib\/origin\//,
     /^lib\/management\//,
     /^lib\/status\//,
     /^lib\/install\//,

@@ -1,11 +1,33 @@
 // The verdict on a certificate issued to a worker, before it replaces the expired pair, which alone proves the worker's
 // identity: it must match the request, and the API server must accept it. kube-controller-manager may sign with a CA
 // that kube-apiserver does not have, and a certificate may be fetched too late.
-import { createHash } from 'node:crypto';
+import { createHash, type KeyObject } from 'node:crypto';
 import { isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { resourcePath } from '../kube/resources.ts';
-import { type Expired, judgeIssuedBytes } from './expiry.ts';
+import { issuedProblem, kubeletOf } from '../plan/request-rules.ts';
+import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import { keyMatches, parsePrivateKey } from '../pki/key.ts';
+import { unlessInvalid } from '../pki/pem.ts';
+import type { Entries } from '../store/store.ts';
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+
+/** The expired pair, from which a request is made. */
+export interface Expired {
+  readonly node: string;
+  readonly leaf: Certificate;
+  readonly key: KeyObject;
+}
+
+/** The pair of a kubelet, whatever its dates; undefined where nothing can be requested with it. */
+export function pairIn({ [certificateKey]: certificate, [privateKeyKey]: keyPem }: Entries): Expired | undefined {
+  if (certificate === undefined || keyPem === undefined) return undefined;
+  const leaf = unlessInvalid(() => parseCertificates(certificate, 'it', 'skipped')[0]);
+  const key = unlessInvalid(() => parsePrivateKey(keyPem, 'it'));
+  const node = kubeletOf(leaf?.facts);
+  if (leaf === undefined || key === undefined || node === undefined || !keyMatches(leaf, key)) return undefined;
+  return { node, leaf, key };
+}
 
 /** Opens a connection with this pair, PEM. Sends nothing yet. */
 export type ConnectAs = (pair: { readonly cert: Buffer; readonly key: Buffer }) => Promise<KubeConnection>;
@@ -27,10 +49,10 @@ export async function judgeIssued(
   expired: Expired,
   trial: IssuedTrial,
 ): Promise<Buffer | { readonly problem: string }> {
-  const { made, problem: wrong = '' } = judgeIssuedBytes(issued, expired, trial.now);
-  if (made === undefined) return { problem: wrong };
+  const made = unlessInvalid(() => parseCertificates(issued, 'answer')[0]);
+  if (made === undefined) return { problem: 'it cannot be read' };
   const leaf = Buffer.from(made.pem);
-  const problem = wrong === '' ? await refusalOf(leaf, expired, trial) : wrong;
+  const problem = issuedProblem(made, expired.leaf, trial.now) ?? (await refusalOf(leaf, expired, trial));
   return problem === undefined ? leaf : { problem: `signed by "${made.facts.issuer}", ${problem}` };
 }
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parsePrivateKey } from '../../lib/pki/key.ts';
-import { lifeProblem, makeNodeCertificate, readSigningAuthority } from '../../lib/worker/by-hand.ts';
+import { lifeProblem, makeNodeCertificate, readSigningAuthority } from '../../lib/origin/by-hand.ts';
 import { authority } from '../pki/authority.ts';
 import { nodeAuthority } from './node-pair.ts';
 

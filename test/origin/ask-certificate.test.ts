@@ -5,7 +5,7 @@ import type { KubeRequest } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
 import { generateKey } from '../../lib/pki/key.ts';
 import { signLeaf } from '../../lib/pki/sign.ts';
-import { askForCertificate, requestName, requestObject } from '../../lib/worker/ask.ts';
+import { askForCertificate, requestName, requestObject } from '../../lib/origin/ask-certificate.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { nodeAuthority, nodePair } from './node-pair.ts';
 

@@ -1,7 +1,6 @@
-// The CA that a worker holds, and its successor in the cluster: which of the CAs held has expired or expires soon,
-// which CA may follow it, and what the files hold then. A worker cannot verify a CA by anything that it holds: it
-// accepts only a CA with the same name and key as a CA it trusts already, signed by that key. Pure: the time is an
-// argument.
+// The CAs that a machine without their key holds, and their successors in the cluster: which of them has expired or
+// expires soon, which CA may follow it, and what its file holds then. Such a machine cannot verify a CA by anything that
+// it holds: it accepts only a CA with the same name and key as a CA it trusts already, signed by that key. Pure.
 import { bounds } from '../bounds.ts';
 import { errorText } from '../errors.ts';
 import { caThresholdMs } from '../pki/ca-due.ts';
@@ -10,10 +9,13 @@ import { isSuccessor, lastToEnd, newestSuccessor, replaced, successorProblem } f
 
 export type Ending = 'expired' | 'ending';
 
-/** Undefined: more of its life is left than is needed. Control-plane nodes without a setting renew their CA by then. */
-export function endingOf({ facts }: Certificate, now: Date): Ending | undefined {
-  if (now >= facts.notAfter) return 'expired';
-  return now.getTime() >= facts.notAfter.getTime() - caThresholdMs(facts) ? 'ending' : undefined;
+/** Control-plane nodes without a setting renew their CA by then. */
+export const dueOf = ({ facts }: Certificate): Date => new Date(facts.notAfter.getTime() - caThresholdMs(facts));
+
+/** Undefined: more of its life is left than is needed. */
+export function endingOf(certificate: Certificate, now: Date): Ending | undefined {
+  if (now >= certificate.facts.notAfter) return 'expired';
+  return now >= dueOf(certificate) ? 'ending' : undefined;
 }
 
 /** The worst state among the CAs held. */

@@ -5,21 +5,19 @@
 // earliest.
 import { randomBytes } from 'node:crypto';
 import { expiredCertificateAnnotation, kubeletClientSigner, workerAccount } from '../bootstrap-identity.ts';
-import { steadyMs } from '../clock.ts';
+import { type Clock, steadyMs } from '../clock.ts';
 import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { collectionPath, resourcePath, typeMeta } from '../kube/resources.ts';
-import { Repeats } from '../log.ts';
+import { type Log, Repeats } from '../log.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import { keyAlgorithmOf } from '../pki/key.ts';
 import { signRequest } from '../pki/own-request.ts';
-import type { Expired } from './expiry.ts';
-import { type ConnectAs, judgeIssued, nextRequestName } from './issued.ts';
-import type { WorkerHost } from './kubelet-files.ts';
+import { type ConnectAs, type Expired, judgeIssued, nextRequestName } from './issued.ts';
 
-export interface Asking extends Pick<WorkerHost, 'waitMs' | 'clock' | 'log' | 'signal'> {
+export interface Asking {
   readonly connection: Pick<KubeConnection, 'request' | 'server'>;
   /**
    * User name of the worker account at the API server. Undefined: not known, and the name of the service account must
@@ -28,6 +26,11 @@ export interface Asking extends Pick<WorkerHost, 'waitMs' | 'clock' | 'log' | 's
   readonly account: string | undefined;
   /** Connects with the issued certificate, which is tried before it is used. */
   readonly connectAs: ConnectAs;
+  /** Time to wait for the API server, the approver and the signer together. */
+  readonly waitMs: number;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
 }
 
 interface Answer {

@@ -6,7 +6,7 @@ import { earliestDue } from '../../lib/pki/ca-due.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
 import { renewWithOwnKey } from '../../lib/pki/own-key.ts';
 import { thresholdMs } from '../../lib/plan/ahead-rules.ts';
-import { endingOf, followedBy, judgeOffer, type OfferJudgement, worstEnding } from '../../lib/worker/authority.ts';
+import { endingOf, followedBy, judgeOffer, type OfferJudgement, worstEnding } from '../../lib/plan/judge-authority.ts';
 import { type Authority, authority, day, leaf, now, one } from '../pki/authority.ts';
 import { opensslDir } from '../pki/openssl.ts';
 import { dated } from '../support/certificates/dated.ts';

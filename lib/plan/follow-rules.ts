@@ -1,0 +1,108 @@
+// The CAs that a machine without the key of the CA holds (`followedAs`): each file is judged by itself. A CA that has
+// expired, or expires soon, is replaced by its successor where another file here holds it, or kube-public/cluster-info of
+// the cluster. Nothing else is ever trusted: a machine cannot verify a CA by anything that it holds but its key
+// (judge-authority.ts). Pure.
+import { isRecent } from '../clock.ts';
+import type { External, ResolvedArtefact } from '../inventory/model.ts';
+import type { Certificate } from '../pki/certificate.ts';
+import { locationText } from '../store/store.ts';
+import { bring, type Case, earliest, idleMs, keep, laterMs, lookAgainMs, nothing, renew } from './decision.ts';
+import { blocked, type Fault, type Verdict } from './decision.ts';
+import type { Facts } from './facts.ts';
+import { dueOf, endingOf, followedBy, worstEnding } from './judge-authority.ts';
+
+/** Interval for CAs that have not expired: a timer runs each minute. */
+const askAgainMs = 3_600_000;
+
+/** A file of CAs that is there, among those of this machine. */
+interface FollowedCase extends Case<External> {
+  readonly held: readonly Certificate[];
+  /** CAs of all files of this machine. */
+  readonly everywhere: readonly Certificate[];
+  /** The same, with the successor that the cluster offers. */
+  readonly known: readonly Certificate[];
+  /** The entry by whose CAs the API server is verified; undefined: none holds one. */
+  readonly asker: string | undefined;
+}
+
+export function judgeFollowed(at: Case<External>): Verdict {
+  const { artefact, fact, facts, resolved, now } = at;
+  const { location } = artefact;
+  if (fact.state === 'absent' && location.kind !== 'kubeconfig')
+    return keep('Healthy', 'absent, so it counts for nothing', laterMs(now, idleMs));
+  if (fact.state !== 'present') {
+    const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${fact.message}`;
+    return bring('NotOurs', `${state}; bring ${locationText(location)} here by hand`, laterMs(now, lookAgainMs));
+  }
+  if (fact.authorityIsForeign === true) return keep('Healthy', 'its CA is in a file of its own', laterMs(now, idleMs));
+  const { held = [] } = fact;
+  const asker = resolved.artefacts.find((one) => heldBy(one, facts, 'serverCa').length > 0)?.name;
+  const everywhere = resolved.artefacts.flatMap((one) => heldBy(one, facts));
+  const answer = at.offers?.get(asker ?? '')?.answer;
+  const known = answer !== undefined && 'successor' in answer ? [...everywhere, answer.successor] : everywhere;
+  const becomes = followedBy(held, known, now);
+  if (becomes === undefined) return withoutSuccessor({ ...at, held, everywhere, known, asker });
+  const later = becomes.find((one) => !held.includes(one)) ?? becomes[0];
+  const until = later?.facts.notAfter.toISOString() ?? '';
+  const message = `${stateOf(held, now)}; its successor, valid until ${until}, comes in its place`;
+  return { ...renew({ ...at, fault: { ...faultOf(held, now), message } }, [], {}, 'follow'), becomes };
+}
+
+function withoutSuccessor(at: FollowedCase): Verdict {
+  const { artefact, held, everywhere, known, asker, now } = at;
+  const state = stateOf(held, now);
+  const recheckAt = earliest(laterMs(now, idleMs), ...held.map(dueOf).filter((due) => due > now));
+  const kept = (message: string): Verdict => keep('SignerExternal', `${state}; ${message}`, recheckAt);
+  const isAsking = artefact.name === asker;
+  const left = isAsking ? (followedBy(everywhere, known, now) ?? everywhere) : held;
+  if (worstEnding(left, now) === undefined) return keep('Healthy', state, recheckAt);
+  if (!isAsking) return kept('followed when the cluster has renewed it');
+  const { answer, askedAt } = at.offers?.get(artefact.name) ?? {};
+  const isUrgent = areExpired(held, now);
+  if (answer !== undefined) {
+    const why = 'problem' in answer ? answer.problem : 'the cluster has no later one';
+    return isUrgent ? blocked('SignerExternal', `${state}; ${why}`, laterMs(now, lookAgainMs)) : kept(why);
+  }
+  if (!isUrgent && isRecent(askedAt, askAgainMs, now)) return kept('the cluster is asked for a later one once an hour');
+  const wanted = 'a later one is asked for';
+  if (!isUrgent) return { ...kept(wanted), asks: true };
+  const fault = { reason: 'Expired', message: `${state}; ${wanted}` } as const;
+  return { ...renew({ ...at, fault }, [], {}, 'follow'), asks: true, leaves: nothing };
+}
+
+type Around = Pick<Case, 'facts' | 'resolved' | 'expected' | 'offers' | 'now'>;
+
+/**
+ * Whether the CAs by which the API server is verified have all expired, so that no API server can be verified: until the
+ * cluster was asked for a later one (`untilAsked`), or although it was (`forNow`).
+ */
+export function isShutOut({ facts, resolved, expected, offers, now }: Around): 'untilAsked' | 'forNow' | undefined {
+  const out = resolved.artefacts.filter(
+    (one) => areExpired(heldBy(one, facts, 'serverCa'), now) && expected.get(one.name)?.renewed !== true,
+  );
+  if (out.length === 0) return undefined;
+  return out.some(({ name }) => offers?.get(name)?.answer !== undefined) ? 'forNow' : 'untilAsked';
+}
+
+/** An expired CA next to a valid one shuts out no API server: CAs stay in bundles until they have expired. */
+const areExpired = (held: readonly Certificate[], now: Date): boolean =>
+  held.length > 0 && held.every((one) => endingOf(one, now) === 'expired');
+
+/** CAs of an artefact that is followed, or followed so; none of a kubeconfig that names a file for them. */
+export function heldBy(artefact: ResolvedArtefact, facts: Facts, as?: External['followedAs']): readonly Certificate[] {
+  if (artefact.kind !== 'external' || artefact.followedAs === undefined) return [];
+  const fact = facts.get(artefact.name);
+  const counts = as === undefined || artefact.followedAs === as;
+  return counts && fact?.state === 'present' && fact.authorityIsForeign !== true ? (fact.held ?? []) : [];
+}
+
+const faultOf = (held: readonly Certificate[], now: Date): Pick<Fault, 'reason'> => ({
+  reason: worstEnding(held, now) === 'expired' ? 'Expired' : 'RefreshDue',
+});
+
+function stateOf(held: readonly Certificate[], now: Date): string {
+  const ends = held.map(({ facts }) => facts.notAfter);
+  if (ends.length === 0) return 'it holds no CA';
+  const first = earliest(...ends);
+  return now >= first ? `a CA in it expired at ${first.toISOString()}` : `valid until ${first.toISOString()}`;
+}
