@@ -9,6 +9,7 @@ import { renewAheadOf } from './ahead-settings.ts';
 import { acceptedAuthoritiesOf } from './authority-settings.ts';
 import { missing } from './sources.ts';
 import type { ConfigReading } from './sources.ts';
+import type { Mode } from './mode-names.ts';
 import type { Settings } from './schema.ts';
 
 /** Union by mode: a syncer never sees settings of regen alone, and each mode has its own credential. */
@@ -17,7 +18,12 @@ export type RegenConfig = Extract<ModeConfig, { mode: 'regen' }>;
 export type SyncerConfig = Extract<ModeConfig, { mode: 'syncer' }>;
 export type ApproverConfig = Extract<ModeConfig, { mode: 'approver' }>;
 
-type Mode = NonNullable<Settings['modes']>[number];
+/** Modes whose configuration is their section of the file, and the credential that counts. */
+type PlainMode = Exclude<Mode, 'regen' | 'syncer'>;
+type PlainConfig<M extends PlainMode> = M extends PlainMode
+  ? { readonly mode: M; readonly kubeconfig: string } & Omit<Settings[M], 'kubeconfig'> &
+      Pick<Settings['regen'], 'clockSynchronised'>
+  : never;
 
 /** The inventory knows who maintains these artefacts; an owner waits for no other controller. */
 export function policyOf({ settings, input }: ConfigReading, inventory: Inventory | undefined): RenewalPolicy {
@@ -80,11 +86,13 @@ function modeOf(mode: Mode, reading: ModeReading) {
     return [{ mode, ...own, kubeconfig, policy: policyOf(reading, inventory), keyAlgorithm }];
   }
   if (mode === 'syncer') return syncerOf(mode, reading);
-  checkAddresses(reading);
-  if (kubeconfig === undefined) return [];
-  const { longestLife: longestLifeMs, ...own } = settings.approver;
+  if (mode === 'approver') checkAddresses(reading);
+  return kubeconfig === undefined ? [] : [plainOf(mode, kubeconfig, settings)];
+}
+
+function plainOf<M extends PlainMode>(mode: M, kubeconfig: string, settings: Settings): PlainConfig<M> {
   const { clockSynchronised } = settings.regen; // one machine has one clock
-  return [{ mode, ...own, longestLifeMs, kubeconfig, clockSynchronised }];
+  return { ...settings[mode], mode, kubeconfig, clockSynchronised } as PlainConfig<M>;
 }
 
 /** Refuses unknown names: a misspelt name would never be fetched or delivered, unnoticed. */
