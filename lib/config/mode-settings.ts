@@ -5,6 +5,7 @@ import { isFile } from '../inventory/places.ts';
 import { componentsIn } from '../inventory/resolve.ts';
 import { problemAt } from '../inventory/shape.ts';
 import { suggestion } from '../problems.ts';
+import { addressSourceKinds } from './address-settings.ts';
 import { renewAheadOf } from './ahead-settings.ts';
 import { acceptedAuthoritiesOf } from './authority-settings.ts';
 import { missing } from './sources.ts';
@@ -126,11 +127,9 @@ export function checkAddresses(reading: ConfigReading): void {
   const isServing = signers.includes('kubelet-serving');
   const path = 'approver.addresses';
   if (isServing && addresses.length === 0) {
-    missing(
-      reading,
-      [path],
-      'is required with approver.signers: [kubelet-serving]: a list of nodes, file, machines, served or cidrs',
-    );
+    const kinds = addressSourceKinds;
+    const listed = `${kinds.slice(0, -1).join(', ')} or ${kinds.at(-1)}`;
+    missing(reading, [path], `is required with approver.signers: [kubelet-serving]: a list of ${listed}`);
   } else if (!isServing && addresses.length > 0) {
     problems.push({ path, kind: 'conflict', message: 'must be left out without approver.signers: [kubelet-serving]' });
   }
