@@ -1,6 +1,7 @@
 // Sections of the modes in the configuration file: one entry for each mode, with its credential and its settings.
 import * as z from 'zod';
 import { defaultBootstrapNamespace, requesterNames } from '../bootstrap-identity.ts';
+import { durationText } from '../duration.ts';
 import {
   directoryPath,
   durationAboveZero,
@@ -9,6 +10,7 @@ import {
   objectName,
   someText,
 } from '../inventory/values.ts';
+import { defaultCaBeforeMs } from '../pki/ca-due.ts';
 import { parseWindow, windowWanted } from '../plan/window.ts';
 import { defaultBackupDir, defaultLockDir, kubeletSignerNames, nodePrefix } from '../well-known.ts';
 import { addressSources } from './address-settings.ts';
@@ -47,7 +49,8 @@ export const modeSections = {
       caRenewBefore: durationAboveZero
         .optional()
         .describe(
-          'With renewBefore: remaining life with which a CA in files of this host is renewed with its own key, or reported. Default: 365d',
+          'With renewBefore: remaining life with which a CA in files of this host is renewed with its own key, or ' +
+            `reported. Default: ${durationText(defaultCaBeforeMs)}`,
         ),
       window: renewalWindow
         .optional()
