@@ -2,11 +2,12 @@
 import { programText } from '../program.ts';
 import { type Column, table } from '../table.ts';
 import { expiresText, residualText } from './expiry-text.ts';
-import { structured, type StatusFormat, workerInfo } from './structured.ts';
+import type { StatusView } from './print.ts';
+import { structured, workerInfo } from './structured.ts';
 import type { WorkerRow, WorkerStatus } from './worker-state.ts';
 
 /** Report as a table, or in kubeadm's JSON keys. */
-export function renderWorkerStatus(status: WorkerStatus, format: StatusFormat): string {
+export function renderWorkerStatus(status: WorkerStatus, { output: format }: StatusView): string {
   if (format !== 'table') return structured(workerInfo(status), format, 4);
   const { client, authorities, problems, notes } = status;
   const columns = (title: string): readonly Column<WorkerRow>[] => [

@@ -68,7 +68,7 @@ export function statusStory({ create, cli }: World): void {
       ).toBe(0);
       const seen = await workerStatus(parseToolConfig(configInput({ config }, io)), { unitDirectory, signal });
       expect(exitOfWorker(seen)).toBe(3);
-      const report = renderWorkerStatus(seen, 'table');
+      const report = renderWorkerStatus(seen, { output: 'table' });
       expect(report).toContain('this worker puts it right by itself, at the latest before the kubelet starts again');
       expect(report).toContain('Armed: an expired certificate is asked for anew before each start of the kubelet');
       expect(report).not.toContain('Notes:');
