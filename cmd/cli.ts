@@ -2,6 +2,7 @@
 // that all problems are reported together. Commands are loaded when they run: --version and --help cost little.
 import { Command, CommanderError, Option } from 'commander';
 import { type FlagOwner, flagRows, type FlagsOf, isRepeatable } from '../lib/config/flags.ts';
+import { modeNames } from '../lib/config/mode-names.ts';
 import { errorText } from '../lib/errors.ts';
 import { isWrongUsage } from '../lib/problems.ts';
 import { programText } from '../lib/program.ts';
@@ -9,7 +10,7 @@ import { exitCodes, exitOfError } from './exit-codes.ts';
 import type { Io } from './io.ts';
 
 const name = 'kube-cert-recovery';
-const usage = `Usage: ${name} --mode=regen|syncer|approver[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
+const usage = `Usage: ${name} --mode=${modeNames.join('|')}[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
        ${name} status|init|uninstall|restore|worker|preset|schema [options]
 Run "${name} --help" for all options.`;
 

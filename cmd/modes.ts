@@ -5,6 +5,7 @@ import { hostname } from 'node:os';
 import { requesterOf } from '../lib/bootstrap-identity.ts';
 import type { Config } from '../lib/config/load.ts';
 import type { ApproverConfig, ModeConfig, RegenConfig, SyncerConfig } from '../lib/config/mode-settings.ts';
+import type { Mode } from '../lib/config/mode-names.ts';
 import { Health, keepServingHealth } from '../lib/health.ts';
 import { requireOwnLock } from '../lib/host/own-user.ts';
 import { RunState } from '../lib/host/state.ts';
@@ -53,10 +54,9 @@ export async function runModes(
   const run = async (mode: ModeConfig): Unmet => {
     const own = { ...runtime, log: runtime.log.with({ mode: mode.mode }) };
     try {
-      if (mode.mode === 'regen') return await regen(mode, own);
-      return await (mode.mode === 'syncer' ? syncer(mode, own) : approver(mode, own));
+      return await (runners[mode.mode] as (mode: ModeConfig, runtime: Runtime) => Unmet)(mode, own);
     } catch (err) {
-      failed.abort(); // the other mode stops in good order before the process exits
+      failed.abort(); // the other modes stop in good order before the process exits
       throw err;
     }
   };
@@ -154,6 +154,7 @@ async function approver(mode: ApproverConfig, runtime: Runtime): Unmet {
       // A kubelet registers its host name in lower case (pkg/util/node/node.go, GetHostname).
       nodeName: config.identity.nodeName ?? hostName.toLowerCase(),
       namespace,
+      longestLifeMs: mode.longestLife,
       requesters: mode.requesters.map((one) => requesterOf(one, namespace)),
       clockFacts: clockFactsFor(mode, runtime.builtAt),
       bootedAt: () => (boot().clockStepped ? undefined : boot().bootedAt),
@@ -164,3 +165,7 @@ async function approver(mode: ApproverConfig, runtime: Runtime): Unmet {
     return failed.map((message) => ({ message }));
   });
 }
+
+const runners: {
+  readonly [M in Mode]: (mode: Extract<ModeConfig, { readonly mode: M }>, runtime: Runtime) => Unmet;
+} = { regen, syncer, approver };

@@ -19,7 +19,6 @@ import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createProver, type Prove } from '../lib/proof/prove.ts';
 import type { AdoptionStatus } from '../lib/status/node-report.ts';
 import { renderStatus } from '../lib/status/print.ts';
-import type { StatusFormat } from '../lib/status/structured.ts';
 import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
@@ -28,12 +27,7 @@ import { addressOf, connect, type Connecting, connectingOf, namesInApi, storeOf 
 import { exitOfStatus } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { clockFactsAt, configInput, resolveHere } from './read-config.ts';
-
-export interface StatusRequest {
-  readonly output: StatusFormat;
-  /** Undefined: now. */
-  readonly at?: Date | undefined;
-}
+import type { StatusRequest } from './status-flags.ts';
 
 export async function clusterStatus(config: ToolConfig, options: StatusRequest, io: Io): Promise<number> {
   const connecting = quietly(config, io);
@@ -41,9 +35,9 @@ export async function clusterStatus(config: ToolConfig, options: StatusRequest, 
   const connection = config.kubeconfig === undefined ? undefined : await connect(config.kubeconfig, connecting);
   try {
     const record = await recordBeside(config.destinationDir);
-    const looking = { resolved, connection, record, at: options.at, signal: io.signal };
+    const looking = { ...options, resolved, connection, record, signal: io.signal };
     const report = await clusterReport(config, looking);
-    io.stdout.write(renderStatus(report, options.output));
+    io.stdout.write(renderStatus(report, options));
     return exitOfStatus(report);
   } finally {
     await connection?.close();
@@ -60,12 +54,11 @@ async function recordBeside(destinationDir: string | undefined): Promise<Adoptio
   return directory !== undefined && existsSync(adoptionFile(directory)) ? readRecord(directory) : undefined;
 }
 
-interface Looking {
+interface Looking extends StatusRequest {
   readonly resolved: Resolved;
   readonly connection: KubeConnection | undefined;
   /** Record of an adopted machine: there each pod has its own directories. */
   readonly record: AdoptionRecord | undefined;
-  readonly at: Date | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -120,7 +113,7 @@ function proverOf(
 interface AdoptedMachine {
   /** Configuration of `status` itself. */
   readonly config: ToolConfig;
-  readonly at: Date | undefined;
+  readonly options: StatusRequest;
   readonly io: Io;
 }
 
@@ -135,7 +128,7 @@ export async function adoptionStatus(directory: string, machine: AdoptedMachine)
 async function sightOf(
   directory: string,
   record: AdoptionRecord,
-  { config: typed, at, io }: AdoptedMachine,
+  { config: typed, options, io }: AdoptedMachine,
 ): Promise<AdoptionStatus> {
   const { configFile } = podLayout(directory, 'kube-apiserver');
   const config = parseToolConfig(configInput({ config: configFile }, io));
@@ -147,9 +140,9 @@ async function sightOf(
   const administrator = 'connection' in tried ? tried.connection : { problem: problemOf(tried.failures) };
   try {
     const look = { record, resolved, pods: administrator, signal: io.signal };
-    const reporting = { resolved, connection, record, at, signal: io.signal };
+    const reporting = { ...options, resolved, connection, record, signal: io.signal };
     const [pods, objects] = await Promise.all([
-      at === undefined ? lookAtPods({ ...look, connect: (kubeconfig) => connect(kubeconfig, connecting) }) : [],
+      options.at === undefined ? lookAtPods({ ...look, connect: (kubeconfig) => connect(kubeconfig, connecting) }) : [],
       connection === undefined ? undefined : clusterReport(config, reporting),
     ]);
     return { pods, objects, problem: 'problem' in administrator ? administrator.problem : undefined };

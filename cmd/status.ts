@@ -18,13 +18,11 @@ import { allDirectories } from '../lib/inventory/located.ts';
 import { isFile, isObtained } from '../lib/inventory/places.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
-import { type Problem, valueText } from '../lib/problems.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
 import { formerHere } from '../lib/restart/former-files.ts';
 import { waitingServices } from '../lib/restart/host-restarts.ts';
 import { Markers } from '../lib/restart/markers.ts';
 import { renderNode } from '../lib/status/print.ts';
-import type { StatusFormat } from '../lib/status/structured.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { withNotedLife } from '../lib/run/cluster-life.ts';
@@ -34,41 +32,10 @@ import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
 import { type Given, nextCommand } from '../lib/next-command.ts';
-import {
-  absoluteConfig,
-  asWorker,
-  clockFactsAt,
-  type CommandLine,
-  configInput,
-  orKubeadm,
-  outputFormat,
-} from './read-config.ts';
-import type { StatusRequest } from './status-api.ts';
+import { absoluteConfig, asWorker, clockFactsAt, type CommandLine, configInput, orKubeadm } from './read-config.ts';
+import { statusFlags, type StatusRequest } from './status-flags.ts';
 
-const formats = ['table', 'json', 'yaml'] as const satisfies readonly StatusFormat[];
-
-type OwnFlags = FlagsOf<'status'>;
-export type StatusLine = CommandLine & OwnFlags;
-
-/** An RFC 3339 date or time; a date alone is its first second, UTC. */
-function dateOf(text: string): Date | undefined {
-  const [, day] = /^(\d{4}-\d{2}-\d{2})(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:\d{2}))?$/.exec(text) ?? [];
-  const [date, midnight] = [new Date(text), new Date(`${day}T00:00:00Z`)];
-  if (Number.isNaN(date.getTime()) || Number.isNaN(midnight.getTime())) return undefined;
-  // Date parses 30 February as 2 March: the resulting day must be the given one.
-  return midnight.toISOString().slice(0, 10) === day ? date : undefined;
-}
-
-export function statusFlags({ output: wanted, at }: OwnFlags) {
-  const problems: Problem[] = [];
-  const output = outputFormat(formats, wanted, problems);
-  const date = at === undefined ? undefined : dateOf(at);
-  if (at !== undefined && date === undefined) {
-    const message = `must be a date such as 2027-05-31 or 2027-05-31T08:00:00Z, got ${valueText(at)}`;
-    problems.push({ path: '--at', kind: 'invalid', message });
-  }
-  return { options: { output, at: date }, problems };
-}
+export type StatusLine = CommandLine & FlagsOf<'status'>;
 
 /** Adds the flags of the installed units: so the report shows the actions and times of this machine's timer. */
 function asUnitsDo(line: StatusLine, cwd: string): StatusLine {
@@ -107,13 +74,13 @@ async function machineStatus(config: ToolConfig, options: NodeRequest, io: Io): 
 
 /** Files of this machine: works without an API. Only an adopted machine adds objects and containers. */
 async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Promise<number> {
-  const { at, output, given } = options;
+  const { at, given } = options;
   const { stdout, signal } = io;
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
   const resolved = await withNotedLife(resolve(config.inventory, environment), config);
   const directory = adoptionDirectory(config);
   const api = directory === undefined ? undefined : await import('./status-api.ts');
-  const adoption = directory === undefined ? undefined : await api?.adoptionStatus(directory, { config, at, io });
+  const adoption = directory === undefined ? undefined : await api?.adoptionStatus(directory, { config, options, io });
   const { repairsBefore } = config.inventory;
   const isWithoutKey = resolved.artefacts.some(isObtained);
   const missing = isWithoutKey ? missingWorkerUnits() : missingUnits(undefined, repairsBefore);
@@ -127,6 +94,7 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
   };
   const rights = isRoot && at === undefined ? await rightsNote(config, store, look) : undefined;
   const status = await runNodeStatus({
+    ...options,
     resolved,
     policy: config.policy,
     notes: [
@@ -143,13 +111,12 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
     store,
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
-    at,
     adopted: adoption?.sight,
     sources: at === undefined ? await sourcesToAsk(config, io) : undefined,
     ...(at === undefined && (await runningHere(resolved, config))),
     signal,
   });
-  stdout.write(renderNode(status, output));
+  stdout.write(renderNode(status, options));
   return exitOfNode(status);
 }
 

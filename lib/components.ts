@@ -7,10 +7,28 @@
  */
 export type ToldBy = 'kubeconfig' | 'trusted-ca-file' | 'etcd-cafile';
 
+/** Manager that starts a component again after it has exited. */
+interface Starter {
+  /** Component that must run for that. */
+  readonly needs?: ComponentName;
+  /** Its components are root's, and live in the PID namespace of the host. */
+  readonly isOfHost: boolean;
+  /** Command by which an administrator restarts a process. */
+  readonly command: (component: string, pid: number) => string;
+}
+
+/** Its unit, or the kubelet, for which it is a static pod. lib/restart/processes.ts ends the processes. */
+export const starters = {
+  systemd: { isOfHost: true, command: (component) => `systemctl restart ${component}` },
+  kubelet: { needs: 'kubelet', isOfHost: false, command: (_, pid) => `kill ${pid}` },
+} as const satisfies Readonly<Record<string, Starter>>;
+type StarterName = keyof typeof starters;
+
+export const starterOf = (name: ComponentName): Starter => starters[controlPlane[name].startedBy];
+
 interface ControlPlaneComponent {
   readonly toldBy: ToldBy;
-  /** Manager that starts it again after it has exited: its unit, or the kubelet, for which it is a static pod. */
-  readonly startedBy: 'systemd' | 'kubelet';
+  readonly startedBy: StarterName;
   /**
    * Name of its kubeconfig below kubernetesDir, with kubeadm. A component with a kubeconfig reads it at its start only,
    * so it is restarted; the other components reload their leaf certificates, and are restarted for the CA of etcd

@@ -11,7 +11,9 @@ import type { Metrics } from '../metrics.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
 import type { KubeletSigner } from '../well-known.ts';
 
-export interface ApproverOptions extends Pick<ApproverConfig, 'nodeCertificate' | 'longestLifeMs' | 'expectedNodes'> {
+export interface ApproverOptions extends Pick<ApproverConfig, 'nodeCertificate' | 'expectedNodes'> {
+  /** The longest that a client certificate of a kubelet lives in this cluster. */
+  readonly longestLifeMs: number;
   readonly connection: KubeConnection;
   /** The node of this machine. */
   readonly nodeName: string;

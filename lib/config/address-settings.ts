@@ -71,9 +71,6 @@ export const machineApis = {
 
 type MachineApi = keyof typeof machineApis;
 
-const sourceKinds = ['nodes', 'file', 'machines', 'served', 'cidrs'] as const;
-type SourceKind = (typeof sourceKinds)[number];
-
 const fields = z.strictObject({
   nodes: nodeAddresses.optional().describe('Names and addresses by node'),
   file: directoryPath.optional().describe('A YAML or JSON file with such a mapping, read again when it changes'),
@@ -96,32 +93,22 @@ const fields = z.strictObject({
 
 type Fields = z.output<typeof fields>;
 
-const oneWanted = `a mapping with one of ${sourceKinds.join(', ')}`;
+/** Objects that a source reads with the credential of mode approver, beyond what every approver reads. */
+export interface AddressRead {
+  readonly apiGroup: string;
+  readonly resource: string;
+  readonly verbs: readonly string[];
+}
 
-export const addressSources = z
-  .array(
-    fields
-      .superRefine((source, context) => {
-        const { machines, kubeconfig, namespace } = source;
-        if (kindsOf(source).length !== 1) context.addIssue({ code: 'custom', message: oneWanted, input: source });
-        for (const [name, value] of Object.entries({ kubeconfig, namespace })) {
-          if (value === undefined || machines !== undefined) continue;
-          context.addIssue({ code: 'custom', path: [name], message: 'left out without machines', input: value });
-        }
-      })
-      .transform(settingsOf),
-  )
-  .default([])
-  .describe('Who knows what names and addresses belong to a node, for serving certificates. Default: nobody');
+interface SourceKind<Settings> {
+  /** Undefined: the entry is of another kind. */
+  readonly settings: (source: Fields) => Settings | undefined;
+  /** Files on this host that it reads. */
+  readonly files: (settings: Settings) => readonly (string | undefined)[];
+  readonly reads?: (settings: Settings) => readonly AddressRead[];
+}
 
-const kindsOf = (source: Fields): readonly SourceKind[] => sourceKinds.filter((kind) => source[kind] !== undefined);
-
-export type AddressSettings =
-  | { readonly kind: 'nodes'; readonly nodes: NodeAddresses }
-  | { readonly kind: 'file'; readonly file: string }
-  | ({ readonly kind: 'machines' } & MachineSettings)
-  | { readonly kind: 'served'; readonly caFile: string }
-  | { readonly kind: 'cidrs'; readonly cidrs: readonly string[] };
+const kind = <Settings>(row: SourceKind<Settings>): SourceKind<Settings> => row;
 
 export interface MachineSettings {
   readonly api: MachineApi;
@@ -129,13 +116,73 @@ export interface MachineSettings {
   readonly namespace?: string | undefined;
 }
 
-function settingsOf({ nodes, file, machines, served, cidrs, kubeconfig, namespace }: Fields): AddressSettings {
-  if (nodes !== undefined) return { kind: 'nodes', nodes };
-  if (file !== undefined) return { kind: 'file', file };
-  if (machines !== undefined) return { kind: 'machines', api: machines, kubeconfig, namespace };
-  if (served !== undefined) return { kind: 'served', caFile: served.caFile };
-  return { kind: 'cidrs', cidrs: cidrs ?? [] };
+/** Kinds of source, in the order of messages. Their code is in `sourceOf` of lib/approver/serving-policy.ts. */
+const kinds = {
+  nodes: kind({ settings: ({ nodes }) => nodes && { nodes }, files: () => [] }),
+  file: kind({
+    settings: ({ file }) => (file === undefined ? undefined : { file }),
+    files: ({ file }) => [file],
+  }),
+  machines: kind<MachineSettings>({
+    settings: ({ machines: api, kubeconfig, namespace }) => api && { api, kubeconfig, namespace },
+    files: ({ kubeconfig }) => [kubeconfig],
+    // Those of another cluster are read with its credential.
+    reads: ({ api, kubeconfig }) => {
+      const machines = { apiGroup: machineApis[api].group, resource: 'machines', verbs: ['list', 'watch'] };
+      return kubeconfig === undefined ? [machines] : [];
+    },
+  }),
+  served: kind({ settings: ({ served }) => served, files: ({ caFile }) => [caFile] }),
+  cidrs: kind<{ readonly cidrs: readonly string[] }>({
+    settings: ({ cidrs }) => cidrs && { cidrs },
+    files: () => [],
+    reads: () => [{ apiGroup: '', resource: 'nodes', verbs: ['list'] }],
+  }),
+};
+
+type Kind = keyof typeof kinds;
+export const addressSourceKinds = Object.keys(kinds) as readonly Kind[];
+
+type SettingsOf<K extends Kind> = (typeof kinds)[K] extends SourceKind<infer Settings> ? Readonly<Settings> : never;
+export type AddressSettings = { [K in Kind]: { readonly kind: K } & SettingsOf<K> }[Kind];
+
+const rowOf = (settings: AddressSettings): SourceKind<AddressSettings> =>
+  kinds[settings.kind] as unknown as SourceKind<AddressSettings>;
+
+/** Files on this host that a source reads. */
+export const filesOfSource = (settings: AddressSettings): readonly string[] =>
+  rowOf(settings)
+    .files(settings)
+    .filter((file) => file !== undefined);
+
+export const readsOfSource = (settings: AddressSettings): readonly AddressRead[] =>
+  rowOf(settings).reads?.(settings) ?? [];
+
+const oneWanted = `a mapping with one of ${addressSourceKinds.join(', ')}`;
+
+function settingsIn(source: Fields): readonly AddressSettings[] {
+  return addressSourceKinds.flatMap((name) => {
+    const settings = kinds[name].settings(source);
+    return settings === undefined ? [] : [{ kind: name, ...settings } as AddressSettings];
+  });
 }
+
+export const addressSources = z
+  .array(
+    fields.transform((source, context): AddressSettings => {
+      const { machines, kubeconfig, namespace } = source;
+      const [settings, ...others] = settingsIn(source);
+      const isOne = settings !== undefined && others.length === 0;
+      if (!isOne) context.addIssue({ code: 'custom', message: oneWanted, input: source });
+      for (const [name, value] of Object.entries({ kubeconfig, namespace })) {
+        if (value === undefined || machines !== undefined) continue;
+        context.addIssue({ code: 'custom', path: [name], message: 'left out without machines', input: value });
+      }
+      return isOne ? settings : z.NEVER;
+    }),
+  )
+  .default([])
+  .describe('Who knows what names and addresses belong to a node, for serving certificates. Default: nobody');
 
 /** Checks the content of a file of names and addresses by node. */
 export function checkNodeAddresses(

@@ -1,6 +1,7 @@
 // The one table of flags: the options of the command line, the types of their values, their settings (sources.ts), the
 // names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts) derive from it. No flag has a
 // default here: a default must not override the configuration file. Pure.
+import { type Mode, modeNames } from './mode-names.ts';
 
 /**
  * How a value is parsed; by default as text, and a flag without value is true. `path`: relative to the working
@@ -9,7 +10,7 @@
 type FlagForm = 'path' | 'list' | 'level' | 'lists' | 'listsByName' | 'pathsByName';
 
 interface FlagColumns {
-  /** Field of the configuration file. A field below `regen`, `syncer` or `approver` is used by that mode only. */
+  /** Field of the configuration file. A field below the name of a mode is used by that mode only. */
   readonly field?: string;
   readonly as?: FlagForm;
   /** Whether the units of `init host` keep the flag, or it is refused because they would not use it. */
@@ -18,6 +19,20 @@ interface FlagColumns {
   readonly isOfCluster?: boolean;
   readonly help: string;
 }
+
+/** Each mode may have a credential of its own. */
+const ownKubeconfigs = Object.fromEntries(
+  modeNames.map((mode) => [
+    `--${mode}-kubeconfig <file>`,
+    { field: `${mode}.kubeconfig`, as: 'path', help: `credential of mode ${mode}` },
+  ]),
+) as {
+  readonly [M in Mode as `--${M}-kubeconfig <file>`]: {
+    readonly field: `${M}.kubeconfig`;
+    readonly as: 'path';
+    readonly help: string;
+  };
+};
 
 const out = {
   '--out <directory>': {
@@ -113,7 +128,7 @@ const flagTable = {
     '--mode <modes>': {
       field: 'modes',
       as: 'list',
-      help: 'regen, syncer, approver, or several with commas between them',
+      help: `${modeNames.join(', ')}, or several with commas between them`,
     },
     '--once': { field: 'once', help: 'make one full pass, then exit' },
     '--locations <which>': {
@@ -144,9 +159,7 @@ const flagTable = {
       as: 'lists',
       help: 'write only what these components read; repeatable',
     },
-    '--regen-kubeconfig <file>': { field: 'regen.kubeconfig', as: 'path', help: 'credential of mode regen' },
-    '--syncer-kubeconfig <file>': { field: 'syncer.kubeconfig', as: 'path', help: 'credential of mode syncer' },
-    '--approver-kubeconfig <file>': { field: 'approver.kubeconfig', as: 'path', help: 'credential of mode approver' },
+    ...ownKubeconfigs,
     '--signers <name,...>': {
       field: 'approver.signers',
       as: 'lists',

@@ -11,6 +11,7 @@ import { checkAhead, withLives } from './ahead-settings.ts';
 import { checkOwnDirectories } from './directory-settings.ts';
 import { flagRows } from './flags.ts';
 import { checkAddresses, checkComponents, checkPairs, modesOf, policyOf, sharedKubeconfig } from './mode-settings.ts';
+import { isMode, modeNames } from './mode-names.ts';
 import { settingsOfEntries } from './entry-settings.ts';
 import { missing, readSources, type ConfigInput, type ConfigReading } from './sources.ts';
 import type { Settings } from './schema.ts';
@@ -117,8 +118,8 @@ function idleFlags({ flags, file, settings, problems }: ConfigReading): void {
   const { modes = [] } = settings;
   const idle = (path: string, message: string): void => void problems.push({ path, kind: 'conflict', message });
   for (const { flag, field = '' } of flagRows) {
-    const [mode, setting = ''] = field.split('.');
-    if (mode !== 'regen' && mode !== 'syncer' && mode !== 'approver') continue;
+    const [mode = '', setting = ''] = field.split('.');
+    if (!isMode(mode)) continue;
     const isTyped = Object.hasOwn(flags[mode] ?? {}, setting);
     if (isTyped && !modes.includes(mode)) idle(flag, `must be left out without mode ${mode}`);
   }
@@ -178,7 +179,7 @@ function readConfig(input: ConfigInput) {
   const reading = readSources(input);
   const { settings, problems } = reading;
   const { modes: wanted, once, healthProbeBindAddress } = settings;
-  if (wanted === undefined) missing(reading, ['--mode', 'modes'], 'is required: regen, syncer, approver, or several');
+  if (wanted === undefined) missing(reading, ['--mode', 'modes'], `is required: ${modeNames.join(', ')}, or several`);
   const inventory = inventoryOfApprover(reading) ?? inventoryOf(reading);
   // A syncer copies existing objects: it needs no names.
   const environment = environmentOf(settings, wanted?.includes('regen') !== true);

@@ -5,10 +5,12 @@ import { isFile } from '../inventory/places.ts';
 import { componentsIn } from '../inventory/resolve.ts';
 import { problemAt } from '../inventory/shape.ts';
 import { suggestion } from '../problems.ts';
+import { addressSourceKinds } from './address-settings.ts';
 import { renewAheadOf } from './ahead-settings.ts';
 import { acceptedAuthoritiesOf } from './authority-settings.ts';
 import { missing } from './sources.ts';
 import type { ConfigReading } from './sources.ts';
+import type { Mode } from './mode-names.ts';
 import type { Settings } from './schema.ts';
 
 /** Union by mode: a syncer never sees settings of regen alone, and each mode has its own credential. */
@@ -24,7 +26,12 @@ interface Obtaining {
   readonly waitMs: number;
 }
 
-type Mode = NonNullable<Settings['modes']>[number];
+/** Modes whose configuration is their section of the file, and the credential that counts. */
+type PlainMode = Exclude<Mode, 'regen' | 'syncer'>;
+type PlainConfig<M extends PlainMode> = M extends PlainMode
+  ? { readonly mode: M; readonly kubeconfig: string } & Omit<Settings[M], 'kubeconfig'> &
+      Pick<Settings['regen'], 'clockSynchronised'>
+  : never;
 
 /** The inventory knows who maintains these artefacts; an owner waits for no other controller. */
 export function policyOf({ settings, input }: ConfigReading, inventory: Inventory | undefined): RenewalPolicy {
@@ -87,11 +94,13 @@ function modeOf(mode: Mode, reading: ModeReading) {
     return [{ mode, ...own, kubeconfig, policy: policyOf(reading, inventory), keyAlgorithm }];
   }
   if (mode === 'syncer') return syncerOf(mode, reading);
-  checkAddresses(reading);
-  if (kubeconfig === undefined) return [];
-  const { longestLife: longestLifeMs, ...own } = settings.approver;
+  if (mode === 'approver') checkAddresses(reading);
+  return kubeconfig === undefined ? [] : [plainOf(mode, kubeconfig, settings)];
+}
+
+function plainOf<M extends PlainMode>(mode: M, kubeconfig: string, settings: Settings): PlainConfig<M> {
   const { clockSynchronised } = settings.regen; // one machine has one clock
-  return [{ mode, ...own, longestLifeMs, kubeconfig, clockSynchronised }];
+  return { ...settings[mode], mode, kubeconfig, clockSynchronised } as PlainConfig<M>;
 }
 
 /** Refuses unknown names: a misspelt name would never be fetched or delivered, unnoticed. */
@@ -125,11 +134,9 @@ export function checkAddresses(reading: ConfigReading): void {
   const isServing = signers.includes('kubelet-serving');
   const path = 'approver.addresses';
   if (isServing && addresses.length === 0) {
-    missing(
-      reading,
-      [path],
-      'is required with approver.signers: [kubelet-serving]: a list of nodes, file, machines, served or cidrs',
-    );
+    const kinds = addressSourceKinds;
+    const listed = `${kinds.slice(0, -1).join(', ')} or ${kinds.at(-1)}`;
+    missing(reading, [path], `is required with approver.signers: [kubelet-serving]: a list of ${listed}`);
   } else if (!isServing && addresses.length > 0) {
     problems.push({ path, kind: 'conflict', message: 'must be left out without approver.signers: [kubelet-serving]' });
   }

@@ -126,9 +126,12 @@ function settingsOfFile(file: ConfigInput['file']) {
 }
 
 function merged(file: GivenSettings, flags: GivenSettings, leaving: readonly SettingPath[]): Settings {
-  const groups = ['parameters', 'directories', 'regen', 'syncer', 'approver', 'policy', 'log'] as const;
-  const both = groups.map((key) => [key, { ...file[key], ...flags[key] }] as const);
-  return settingsSchema.parse(withoutSettings({ ...file, ...flags, ...Object.fromEntries(both) }, leaving));
+  const ofFile: Readonly<Record<string, unknown>> = file;
+  const both = Object.entries(flags).map(([key, value]) => {
+    const other = ofFile[key];
+    return [key, isMapping(value) && isMapping(other) ? { ...other, ...value } : value] as const;
+  });
+  return settingsSchema.parse(withoutSettings({ ...file, ...Object.fromEntries(both) }, leaving));
 }
 
 export function readSources(input: ConfigInput) {

@@ -6,6 +6,7 @@ import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { openConnection } from '../kube/connection.ts';
 import type { Clock } from '../clock.ts';
+import { filesOfSource } from '../config/address-settings.ts';
 import { collectionPath, withQuery } from '../kube/resources.ts';
 import { type Problem, problemsError } from '../problems.ts';
 import { poll } from '../retry.ts';
@@ -111,11 +112,7 @@ export async function installApprover(options: InstallApproverOptions): Promise<
 
 /** The pod mounts its own directory and nothing else of the machine. Throws ConfigInvalid. */
 function requireMounted({ addresses }: ApproverGrant, directory: string, isPod: boolean): void {
-  const named = addresses.flatMap((source, at) => {
-    const path = 'file' in source ? source.file : 'caFile' in source ? source.caFile : undefined;
-    const paths = [path, 'kubeconfig' in source ? source.kubeconfig : undefined];
-    return paths.flatMap((each) => (each === undefined ? [] : [{ at, each }]));
-  });
+  const named = addresses.flatMap((source, at) => filesOfSource(source).map((each) => ({ at, each })));
   const problems = named
     .filter(({ each }) => isPod && !each.startsWith(`${directory}/`))
     .map(({ at, each }): Problem => {

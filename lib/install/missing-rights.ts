@@ -1,26 +1,30 @@
 // Rights granted by `init host` that a host lacks according to the API server: a SelfSubjectAccessReview for each,
 // which every identity may create.
 import type { KubeConnection } from '../kube/kube.ts';
-import { hostRules, type HostGrant } from './rules.ts';
+import { hostRules, type HostGrant, type RulesByNamespace } from './rules.ts';
 
 interface Right {
   readonly namespace: string;
   readonly group: string;
   readonly resource: string;
-  readonly name: string;
+  /** Absent: of all objects there. */
+  readonly name?: string;
   readonly verb: string;
 }
 
 /** One right for each verb on each object. Pure. */
-export function hostRights(grant: HostGrant): readonly Right[] {
-  return [...hostRules(grant)].flatMap(([namespace, rules]) =>
-    rules.flatMap(({ apiGroups, resources, resourceNames = [], verbs }) =>
-      apiGroups.flatMap((group) =>
+export const hostRights = (grant: HostGrant): readonly Right[] => rightsIn(hostRules(grant));
+
+export function rightsIn(byNamespace: RulesByNamespace): readonly Right[] {
+  return [...byNamespace].flatMap(([namespace, rules]) =>
+    rules.flatMap(({ apiGroups, resources, resourceNames, verbs }) => {
+      const objects = resourceNames?.map((name) => ({ name })) ?? [{}];
+      return apiGroups.flatMap((group) =>
         resources.flatMap((resource) =>
-          resourceNames.flatMap((name) => verbs.map((verb) => ({ namespace, group, resource, name, verb }))),
+          objects.flatMap((object) => verbs.map((verb) => ({ namespace, group, resource, ...object, verb }))),
         ),
-      ),
-    ),
+      );
+    }),
   );
 }
 
@@ -55,7 +59,8 @@ export async function missingRights(grant: HostGrant, asking: Asking): Promise<r
 
 /** `get, update leases "kube-system/kube-scheduler"`. Pure. */
 export function rightsText(rights: readonly Right[]): readonly string[] {
-  const objectOf = ({ namespace, resource, name }: Right): string => `${resource} "${namespace}/${name}"`;
+  const objectOf = ({ namespace, resource, name }: Right): string =>
+    name === undefined ? `${resource} in "${namespace}"` : `${resource} "${namespace}/${name}"`;
   return [...Map.groupBy(rights, objectOf)].map(
     ([object, own]) => `${own.map(({ verb }) => verb).join(', ')} ${object}`,
   );

@@ -4,7 +4,7 @@
 // `patch` and `create` with the object's name; a POST carries no name and is refused. Not limited by name are Events
 // (create only), and lists of CertificateSigningRequests and APIServices, which proofs read.
 import { clientAuthoritiesName, firstApprovalsName, issuedCertificatesName } from '../bootstrap-identity.ts';
-import { type AddressSettings, machineApis } from '../config/address-settings.ts';
+import { type AddressSettings, readsOfSource } from '../config/address-settings.ts';
 import { openshiftObjects } from '../inventory/discover/openshift.ts';
 import { proofKinds } from '../inventory/reader.ts';
 import { clusterInfoName } from '../kube/cluster-info.ts';
@@ -86,14 +86,23 @@ const clientsOnly: ApproverGrant = { signers: ['kubelet-client'], addresses: [] 
  */
 export function approverClusterRules({ signers, addresses }: ApproverGrant = clientsOnly): readonly RbacRule[] {
   const resourceNames = signers.map((name) => kubeletSigners[name]);
-  const comparesNodes = addresses.some(({ kind }) => kind === 'cidrs');
+  const reads = addresses.flatMap(readsOfSource);
+  const ofNodes = reads.filter(({ resource }) => resource === 'nodes').flatMap(({ verbs }) => verbs);
+  const others = new Map(
+    reads
+      .filter(({ resource }) => resource !== 'nodes')
+      .map(({ apiGroup, resource, verbs }) => [
+        `${apiGroup}/${resource}`,
+        { apiGroups: [apiGroup], resources: [resource], verbs },
+      ]),
+  );
   return [
     { apiGroups: [certificates], resources: ['certificatesigningrequests'], verbs: ['list', 'watch'] },
     { apiGroups: [certificates], resources: ['certificatesigningrequests/approval'], verbs: ['update'] },
     { apiGroups: [certificates], resources: ['signers'], resourceNames, verbs: ['approve'] },
-    { apiGroups: [''], resources: ['nodes'], verbs: comparesNodes ? ['get', 'list'] : ['get'] },
+    { apiGroups: [''], resources: ['nodes'], verbs: [...new Set(['get', ...ofNodes])] },
     ...(signers.includes('kubelet-serving') ? clusterNameRules : []),
-    ...machineRules(addresses),
+    ...others.values(),
   ];
 }
 
@@ -102,18 +111,6 @@ const clusterNameRules: readonly RbacRule[] = [
   { apiGroups: [''], resources: ['services'], verbs: ['get'] },
   { apiGroups: ['networking.k8s.io'], resources: ['servicecidrs'], verbs: ['list'] },
 ];
-
-/** Machines of this cluster; those of another cluster are read with its credential, which needs the same rules. */
-function machineRules(addresses: readonly AddressSettings[]): readonly RbacRule[] {
-  const groups = addresses.flatMap((source) =>
-    source.kind === 'machines' && source.kubeconfig === undefined ? [machineApis[source.api].group] : [],
-  );
-  return [...new Set(groups)].map((group) => ({
-    apiGroups: [group],
-    resources: ['machines'],
-    verbs: ['list', 'watch'],
-  }));
-}
 
 /** ConfigMaps in which approvers keep lasting state. */
 export const approverRecords: readonly string[] = [firstApprovalsName, issuedCertificatesName];

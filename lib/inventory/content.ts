@@ -1,5 +1,5 @@
 // The content of an artefact, and the keys of its entries. Pure.
-import { fileKinds } from './location-kinds.ts';
+import { fileKinds, holdsBundles } from './location-kinds.ts';
 import type { Artefact, Kubeconfigs, ResolvedArtefact } from './model.ts';
 import { originalOf } from './order.ts';
 
@@ -34,7 +34,7 @@ export function artefactContent<T extends Artefact | ResolvedArtefact>(
     case 'composedBundle':
       return { kind: 'bundle' };
     case 'external':
-      return { kind: original.location.kind === 'secret' ? 'pair' : 'bundle' };
+      return { kind: holdsBundles(original.location.kind) ? 'bundle' : 'pair' };
     case 'keyPair':
       return { kind: 'keyPair', privateKey: original.privateKey, publicKey: original.publicKey };
     case 'kubeconfigs':

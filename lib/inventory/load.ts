@@ -13,6 +13,7 @@ import {
   required,
 } from './check-references.ts';
 import { checkArtefacts } from './check-values.ts';
+import { finderOf, flagReaders } from './finders.ts';
 import { namedFileOf } from './located.ts';
 import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
 import { checkedHostname } from './values.ts';
@@ -104,17 +105,18 @@ function unusedDeclarations({ parameters, directories, files }: Head, artefacts:
 }
 
 /** Checks files for a flag that names them: without one they would never be found. */
-function namelessFiles({ files, discover }: Head): FieldProblem[] {
+function namelessFiles({ files, ...head }: Head): FieldProblem[] {
   return Object.entries(files).flatMap(([name, { namedBy, keyOf }]): FieldProblem[] => {
     const path = ['files', name];
     // kubelet.conf names them, in fields and by no flags.
-    if (discover === 'kubelet' && namedBy === undefined && keyOf === undefined) return [];
+    if (head.discover === 'kubelet' && namedBy === undefined && keyOf === undefined) return [];
     if ((namedBy === undefined) === (keyOf === undefined))
       return [invalid(path, 'must have exactly one of namedBy and keyOf')];
     if (keyOf !== undefined && files[keyOf]?.namedBy === undefined)
       return [notFound([...path, 'keyOf'], `must name a file that a flag names, got "${keyOf}"`)];
-    if (discover === 'kubeadm') return [];
-    return [invalid(path, 'must be left out without `discover: kubeadm`, which reads the flags of static pods')];
+    if (finderOf(head)?.readsFlags === true) return [];
+    const message = `must be left out without \`discover: ${flagReaders.join(' or ')}\`, which reads the flags of static pods`;
+    return [invalid(path, message)];
   });
 }
 

@@ -63,6 +63,11 @@ export const fileKinds = {
 
 export const locationKinds = { ...objectKinds, ...fileKinds };
 export const locationKeys = Object.keys(locationKinds) as readonly (keyof typeof locationKinds)[];
+
+/** Whether content of another program is a bundle there; where a signer may lie it is a certificate with its key. */
+export const holdsBundles = (kind: keyof typeof locationKinds): boolean =>
+  !(locationKinds[kind].holds as readonly string[]).includes('signer');
+
 export const locationKeysText = `${locationKeys.slice(0, -1).join(', ')} and ${locationKeys.at(-1)}`;
 
 export const locationSchema = z

@@ -12,7 +12,7 @@ import {
   serverUrl,
   someText,
 } from './values.ts';
-import { finderNames } from './finders.ts';
+import { finderNames, findersText } from './finders.ts';
 import { locationSchema } from './location-kinds.ts';
 import { directories, files } from './declared-files.ts';
 import { followedAs, obtainedBy } from './obtained.ts';
@@ -253,11 +253,7 @@ export const inventoryHead = z.object({
   discover: z
     .enum(finderNames)
     .exactOptional()
-    .describe(
-      'Where what the configuration does not give is found. kubeadm: on this machine. etcd: on this machine, of its ' +
-        'member. kubelet: on this machine, in kubelet.conf and the configuration of the kubelet. openshift: in the API, ' +
-        'in Infrastructure and Network "cluster", at each look',
-    ),
+    .describe(`Where what the configuration does not give is found. ${findersText}`),
   namespace: namespaceName.exactOptional().describe('Namespace of every object that does not name one'),
   inPodNamespace: z.literal(true).exactOptional().describe('Env POD_NAMESPACE takes the place of the namespace'),
   policy: z

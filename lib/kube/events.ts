@@ -9,7 +9,7 @@ import { type Log, withoutPem } from '../log.ts';
 import { backoffMs, Wake } from '../retry.ts';
 import type { KubeConnection } from './kube.ts';
 import { microTime } from './objects.ts';
-import { collectionPath, typeMeta } from './resources.ts';
+import { collectionPath, type Kind, type NamespacedKind, typeMeta } from './resources.ts';
 
 /** Reasons of OpenShift's certificate rotation (library-go, pkg/operator/certrotation), and of the approver. */
 export type EventReason =
@@ -28,8 +28,8 @@ interface Named {
 }
 
 type EventSubject =
-  | (Named & { readonly kind: 'Secret' | 'ConfigMap'; readonly namespace: string })
-  | (Named & { readonly kind: 'CertificateSigningRequest' });
+  | (Named & { readonly kind: NamespacedKind; readonly namespace: string })
+  | (Named & { readonly kind: Exclude<Kind, NamespacedKind> });
 
 export interface RecordedEvent {
   readonly type: 'Normal' | 'Warning';

@@ -26,6 +26,10 @@ export const collections = {
 } as const;
 
 export type Kind = keyof typeof collections;
+/** Kinds whose objects lie in a namespace. */
+export type NamespacedKind = {
+  [K in Kind]: (typeof collections)[K] extends `${string}/{namespace}/${string}` ? K : never;
+}[Kind];
 
 /** Kinds by their names in inventories. */
 export const apiKinds = { secret: 'Secret', configMap: 'ConfigMap' } as const;

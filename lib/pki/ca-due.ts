@@ -6,16 +6,18 @@ type Life = Pick<CertificateFacts, 'notBefore' | 'notAfter'>;
 
 /** Default remaining life at renewal. */
 export const defaultCaBeforeMs = 365 * 86_400_000;
-/** Largest part of a life that may remain at renewal, as cert-manager's default. */
-export const mostOfLife = 1 / 3;
+/** Largest part of a CA's life that may remain at renewal, as cert-manager's default. */
+const mostOfLife = 1 / 3;
 /** Part of a threshold by which nodes created within a minute are spread. */
 export const jitterPart = 0.1;
 
 export const lifeMsOf = ({ notBefore, notAfter }: Life): number => notAfter.getTime() - notBefore.getTime();
 
+/** Remaining milliseconds at which a CA of this life is due. `beforeMs`: as configured. */
+export const caDueMs = (lifeMs: number, beforeMs: number): number => Math.min(beforeMs, lifeMs * mostOfLife);
+
 /** Milliseconds before notAfter at which a renewal is due. */
-export const caThresholdMs = (ca: Life, beforeMs = defaultCaBeforeMs): number =>
-  Math.min(beforeMs, lifeMsOf(ca) * mostOfLife);
+export const caThresholdMs = (ca: Life, beforeMs = defaultCaBeforeMs): number => caDueMs(lifeMsOf(ca), beforeMs);
 
 /** Not later than any node renews it; `ownBeforeMs`: the threshold of a CA that has one of its own. */
 export const earliestDue = (ca: Life, ownBeforeMs = 0): Date =>

@@ -2,7 +2,7 @@
 // remaining life alone, spread over the nodes, in a window of time. Expired files wait for none of this. Pure.
 import { isFile } from '../inventory/places.ts';
 import type { ResolvedArtefact } from '../inventory/model.ts';
-import { jitterPart, lifeMsOf, mostOfLife } from '../pki/ca-due.ts';
+import { caDueMs, jitterPart, lifeMsOf } from '../pki/ca-due.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { confirmAdvice, isConfirmed } from './clock-rules.ts';
 import { earliest, type Faulty, idleMs, keep, laterMs, type PairCase, type RenewAhead } from './decision.ts';
@@ -10,6 +10,8 @@ import type { RenewalPolicy, Verdict } from './decision.ts';
 import { certificateOf } from './facts.ts';
 import { nextWindow } from './window.ts';
 
+/** Largest part of a leaf's life that may remain at renewal. */
+const mostOfLeafLife = 1 / 3;
 /** The last part of a window belongs to nodes that have begun before it. */
 const beginningPart = 0.75;
 /** Leaves due within this time are renewed along with those renewed now, so that components restart once. */
@@ -28,11 +30,16 @@ export function thresholdMs({ artefact, policy: { ahead } }: Ruled, own?: Certif
   const { refresh } = artefact;
   const validity =
     artefact.kind === 'signer' && own !== undefined ? Math.min(artefact.validity, lifeMsOf(own)) : artefact.validity;
-  const asked = artefact.kind === 'signer' ? ahead.signerBeforeMs : ahead.beforeMs;
   const declared = artefact.renewAhead === true ? validity - refresh : undefined;
-  const plain = declared ?? (asked === undefined ? undefined : Math.min(asked, validity * mostOfLife));
+  const plain =
+    declared ??
+    (artefact.kind === 'signer' ? caDueMs(validity, ahead.signerBeforeMs) : leafDueMs(validity, ahead.beforeMs));
   return plain === undefined ? undefined : plain * (1 + ahead.jitter * jitterPart);
 }
+
+/** Remaining milliseconds at which a leaf of this life is due. */
+const leafDueMs = (lifeMs: number, beforeMs: number | undefined): number | undefined =>
+  beforeMs === undefined ? undefined : Math.min(beforeMs, lifeMs * mostOfLeafLife);
 
 /** Whether a leaf of this host has a configured threshold for renewal ahead of time. */
 export const isRenewedAhead = (artefact: ResolvedArtefact, policy: RenewalPolicy): boolean =>

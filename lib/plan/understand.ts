@@ -3,6 +3,7 @@ import { leafRefusal } from '../pki/verify.ts';
 import { type KubeconfigFields, onlyEntries } from '../kubeconfig/document.ts';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { External, KeyPair, Kubeconfigs, ResolvedArtefact } from '../inventory/model.ts';
+import { holdsBundles } from '../inventory/location-kinds.ts';
 import { isFile } from '../inventory/places.ts';
 import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
@@ -135,10 +136,10 @@ function externalCertificates(
     const whole = wholeCertificates(entries[entry] ?? new Uint8Array());
     if (whole.length > 0 || location.kind === 'kubeconfig') return whole;
   }
-  if (location.kind === 'pemFile')
-    return parseCertificates(requireEntry(entries, caBundleKey, location), `${what} ${caBundleKey}`, 'skipped');
-  if (location.kind !== 'configMap')
+  if (!holdsBundles(location.kind))
     return parseCertificates(requireEntry(entries, certificateKey, location), `${what} ${certificateKey}`);
+  if (isFile(location))
+    return parseCertificates(requireEntry(entries, caBundleKey, location), `${what} ${caBundleKey}`, 'skipped');
   const bundle = entries[caBundleKey];
   const isEmpty = bundle === undefined || Buffer.from(bundle).toString('latin1').trim() === '';
   return isEmpty ? [] : parseCertificates(bundle, `${what} ${caBundleKey}`);
@@ -196,7 +197,7 @@ function brokenPair(
 }
 
 export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean =>
-  kind === 'external' && location.kind === 'secret';
+  kind === 'external' && !holdsBundles(location.kind);
 
 function brokenKeyPair({ privateKey, publicKey, location }: KeyPair, entries: Entries): Broken | undefined {
   const [privatePlace, publicPlaces] = [entryText(location, privateKey), entryTexts(location, publicKey)];

@@ -6,7 +6,14 @@
 // files reports changes.
 import { createHash } from 'node:crypto';
 import { flagsIn } from '../command-flags.ts';
-import { type ComponentName, componentNames, controlPlane, isStaticPod, type ToldBy } from '../components.ts';
+import {
+  type ComponentName,
+  componentNames,
+  controlPlane,
+  isStaticPod,
+  starterOf,
+  type ToldBy,
+} from '../components.ts';
 import { isSamePlace, placeOf, type MountedPlace } from '../host/mounts.ts';
 import { type ProcessFacts, type ProcessId, programOf, ticksPerSecond } from '../host/proc.ts';
 import { isOfSession } from '../host/systemd.ts';
@@ -84,7 +91,7 @@ export function readersOf<P extends ProcessFacts>(
     const named = flagOf(argv, toldBy) ?? (name === 'etcd' ? environ.get(variable) : undefined);
     if (programOf(argv) !== name || named === undefined) return false;
     if (!isPrivileged && isOfSession(cgroup)) return false;
-    if (controlPlane[name].startedBy === 'systemd' && !(isInOurPidNamespace && isPrivileged)) return false;
+    if (starterOf(name).isOfHost && !(isInOurPidNamespace && isPrivileged)) return false;
     const place = placeOf(mountinfo, named);
     return places.some((one) => isSamePlace(place, one));
   });

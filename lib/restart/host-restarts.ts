@@ -4,7 +4,7 @@
 // members keep a quorum without it, and kube-apiserver with it; the other components once the API server answers,
 // because without it they would exit immediately and be held back (CrashLoopBackOff). One restart each.
 import type { Clock } from '../clock.ts';
-import { type ComponentName, componentNames, controlPlane } from '../components.ts';
+import { type ComponentName, componentNames, starterOf } from '../components.ts';
 import { together } from '../disk/disk.ts';
 import { errorText, isCode } from '../errors.ts';
 import type { Log } from '../log.ts';
@@ -74,7 +74,7 @@ interface Restarting extends HostRestartOptions {
 async function restart(component: Component, options: Restarting): Promise<RestartOutcome | undefined> {
   const { markers, clock, log, isReady } = options;
   const { name } = component;
-  const { startedBy } = controlPlane[name];
+  const { needs: starter, isOfHost } = starterOf(name);
   const marker = await markerOf(component, options);
   if (marker === undefined) return undefined;
   const broken = component.artefacts.filter((artefact) => !isReady(artefact));
@@ -101,8 +101,9 @@ async function restart(component: Component, options: Restarting): Promise<Resta
         await markers.set(name, { ...marker, state: 'written', running: runningOf(component) });
       return undefined;
     }
-    if (startedBy !== 'systemd' && !component.isService && read.length > 0) {
-      if (!(await runs(startedBy, options))) return not(`while no ${startedBy} runs, which would start it again`);
+    if (!isOfHost && !component.isService && read.length > 0) {
+      if (starter !== undefined && !(await runs(starter, options)))
+        return not(`while no ${starter} runs, which would start it again`);
       const quorum =
         name === 'etcd' && !hasReadExpired(marker, clock.now()) ? await options.quorumProblem() : undefined;
       if (quorum !== undefined) return not(`before the other members keep a quorum: ${quorum}`);

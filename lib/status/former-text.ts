@@ -1,5 +1,5 @@
 // Text about a component that runs with a former version of a file, with the command that restarts it. Pure.
-import { controlPlane } from '../components.ts';
+import { starterOf, starters } from '../components.ts';
 import type { FormerFile } from '../restart/loaded.ts';
 
 /** Whether only a time decides its restart, and no Lease. A service restart waits: one machine after the other. */
@@ -16,8 +16,5 @@ export function formerText(one: FormerFile): string {
   return `${artefact}: ${written}, and ${who} ${does}${end}. Restart it: ${restartCommand(one)}`;
 }
 
-/** The kubelet starts a static pod's container again. */
-function restartCommand({ component, process, isService }: FormerFile): string {
-  const { startedBy } = controlPlane[component];
-  return isService || startedBy === 'systemd' ? `systemctl restart ${component}` : `kill ${process.pid}`;
-}
+const restartCommand = ({ component, process, isService }: FormerFile): string =>
+  (isService ? starters.systemd : starterOf(component)).command(component, process.pid);

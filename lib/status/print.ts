@@ -12,14 +12,19 @@ import { groupsOf, type StatusClass, type StatusReport, type StatusRow } from '.
 import { readersTable } from './readers-table.ts';
 import { nodeInfo, objectInfo, structured, type StatusFormat } from './structured.ts';
 
+/** How a report is shown. */
+export interface StatusView {
+  readonly output: StatusFormat;
+}
+
 /** Report of objects in the API. */
-export function renderStatus(status: StatusReport, format: StatusFormat): string {
+export function renderStatus(status: StatusReport, { output: format }: StatusView): string {
   if (format === 'table') return paragraphs([objectTables(status), notes(status)]);
   return structured(objectInfo(status), format, 2);
 }
 
 /** Report of a kubeadm machine. */
-export function renderNode(status: NodeStatus, format: StatusFormat): string {
+export function renderNode(status: NodeStatus, { output: format }: StatusView): string {
   return format === 'table' ? nodeTables(status) : structured(nodeInfo(status), format, 4);
 }
 

@@ -243,12 +243,12 @@ describe('status', () => {
   const rows = tables(text)[0] ?? [];
 
   it('has the documented columns, in their order', () => {
-    const [head = ''] = renderStatus(report, 'table').split('\n');
+    const [head = ''] = renderStatus(report, { output: 'table' }).split('\n');
     expect(rows.flatMap(([column = '']) => codes(column))).toEqual(head.trim().split(/ {3,}/));
   });
 
   it('has the documented JSON keys', () => {
-    const json = JSON.parse(renderStatus(report, 'json')) as Record<string, readonly object[]>;
+    const json = JSON.parse(renderStatus(report, { output: 'json' })) as Record<string, readonly object[]>;
     expect(rows.flatMap(([, key = '']) => codes(key)).toSorted()).toEqual(
       Object.keys(json['certificates']?.[0] ?? {}).toSorted(),
     );

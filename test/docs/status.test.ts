@@ -9,7 +9,10 @@ const text = page('docs/status.md');
 const ahead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false };
 const apiServer = '/etc/kubernetes/pki/apiserver.crt';
 const resolved = { ...machine(), flagsByFile: { [apiServer]: ['kube-apiserver --tls-cert-file'] } };
-const info = JSON.parse(renderNode(tell({}, { ahead, resolved }), 'json')) as Record<string, readonly object[]>;
+const info = JSON.parse(renderNode(tell({}, { ahead, resolved }), { output: 'json' })) as Record<
+  string,
+  readonly object[]
+>;
 const ofKubeadm = ['kind', 'apiVersion', 'certificates', 'certificateAuthorities'];
 const ofKubeadmEntry = ['name', 'expirationDate', 'residualTime', 'externallyManaged', 'caName', 'missing'];
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { hostRights, rightsText } from '../../lib/install/missing-rights.ts';
+import { hostRights, rightsIn, rightsText } from '../../lib/install/missing-rights.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 
 const inventory = loadPreset('kubeadm');
@@ -14,4 +14,11 @@ it('hostRights() has each verb on each object that init host grants, in words on
     'get, update leases "kube-system/kube-scheduler"',
   ]);
   expect(rightsText(hostRights({ inventory, renewsAhead: false })).join()).not.toContain('control-plane-renewal');
+});
+
+it('rightsIn() has a right that names no object, as that to create Events', () => {
+  const rule = { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create'] };
+  const rights = rightsIn(new Map([['default', [rule]]]));
+  expect(rights).toEqual([{ namespace: 'default', group: 'events.k8s.io', resource: 'events', verb: 'create' }]);
+  expect(rightsText(rights)).toEqual(['create events in "default"']);
 });

@@ -65,7 +65,10 @@ const directory = () => machine.path('kube-cert-recovery');
 const sight = async (): Promise<AdoptionStatus> => {
   const own = io();
   const config = parseToolConfig(configInput({ preset: 'kubeadm', kubeconfig: plane.recoveryKubeconfig }, own));
-  return (await adoptionStatus(directory(), { config, at: undefined, io: own })).sight ?? expect.unreachable();
+  return (
+    (await adoptionStatus(directory(), { config, options: { output: 'table', at: undefined }, io: own })).sight ??
+    expect.unreachable()
+  );
 };
 
 test('finds objects, the files of all pods and the containers well', async () => {

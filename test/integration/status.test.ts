@@ -63,7 +63,7 @@ describe('runStatus()', () => {
     for (const name of ['kube-apiserver-serving', 'localhost-serving', 'localhost-recovery-serving']) {
       expect(rowOf(status, name)?.inUse?.state, name).toBe('proven');
     }
-    expect(renderStatus(status, 'table')).toContain('Everything is as it should be.');
+    expect(renderStatus(status, { output: 'table' })).toContain('Everything is as it should be.');
   });
 
   it('names a webhook that could stop recovery, to those who may list webhooks; to others it says that it cannot', async () => {
@@ -121,7 +121,7 @@ describe('runStatus()', () => {
     expect(rowOf(status, 'kubelet-client')).toMatchObject({ state: 'MISSING', reason: 'Absent', action: 'renew' });
     expect(rowOf(status, 'client-ca')).toMatchObject({ state: 'OK', onDisk: 'different' });
     expect(rowOf(status, 'aggregator-client-ca')).toMatchObject({ state: 'OK', onDisk: 'missing' });
-    expect(renderStatus(status, 'table')).toContain('!MISSING! kubelet-client');
+    expect(renderStatus(status, { output: 'table' })).toContain('!MISSING! kubelet-client');
   });
 
   it('says what it could not read when the API is away, and still tells of the files', async () => {

@@ -37,14 +37,16 @@ describe('a process that runs with a former file', () => {
   ])('is restarted %s: exit 3', (_title, one, told, done, state, command) => {
     const status = tell({}, { former: [one], ...told });
     expect([status.class, exitOfNode(status)]).toEqual([state, 3]);
-    const text = renderNode(status, 'table');
+    const text = renderNode(status, { output: 'table' });
     expect(row(text)).toBe(done);
     expect(text).toContain(`Restart it: ${command}`);
     expect(text).not.toContain('Everything is as it should be');
   });
 
   it('says what it has, and how long that is valid', () => {
-    const { notLoaded } = JSON.parse(renderNode(tell({}, { former: [former] }), 'json')) as { notLoaded: unknown[] };
+    const { notLoaded } = JSON.parse(renderNode(tell({}, { former: [former] }), { output: 'json' })) as {
+      notLoaded: unknown[];
+    };
     expect(notLoaded).toEqual([
       {
         name: 'controller-manager.conf',
@@ -81,7 +83,7 @@ describe('a certificate that the API server has made for itself', () => {
   ])('%#: exit', (one, state, exit) => {
     const status = tell({}, { served: [one] });
     expect([status.class, exitOfNode(status)]).toEqual([state, exit]);
-    const text = renderNode(status, 'table');
+    const text = renderNode(status, { output: 'table' });
     expect(text).toMatch(/^kube-apiserver +192\.0\.2\.1:6443 +apiserver-loopback-client +Jun 21, .* UTC +in memory$/m);
     const { ends = 'none' } = one;
     const announced = new RegExp(`^apiserver-loopback-client +${ends} +kube-apiserver restarted Jun 11`, 'm');

@@ -80,10 +80,10 @@ describe('status of an adopted machine', () => {
     const files = tell();
     const status = tell({}, { adopted });
     expect(exitOfNode(files)).toBe(0);
-    expect(exitOfNode(status), renderNode(status, 'table')).toBe(exit);
-    expect(renderNode(status, 'table')).toContain(text);
-    if (exit !== 0) expect(renderNode(status, 'table')).not.toContain('Everything is as it should be');
-    expect(JSON.parse(renderNode(status, 'json'))).toMatchObject({ adopted: { containers: adopted.pods } });
+    expect(exitOfNode(status), renderNode(status, { output: 'table' })).toBe(exit);
+    expect(renderNode(status, { output: 'table' })).toContain(text);
+    if (exit !== 0) expect(renderNode(status, { output: 'table' })).not.toContain('Everything is as it should be');
+    expect(JSON.parse(renderNode(status, { output: 'json' }))).toMatchObject({ adopted: { containers: adopted.pods } });
   });
 });
 
@@ -93,15 +93,17 @@ describe('status', () => {
       ({ component, address: '127.0.0.1:1', artefact: 'apiserver', state: 'unreachable', message: '' }) as const;
     const status = tell({}, { served: [silent('kube-apiserver'), silent('etcd'), silent('etcd')] });
     expect(exitOfNode(status)).toBe(0);
-    expect(renderNode(status, 'table')).toContain(
+    expect(renderNode(status, { output: 'table' })).toContain(
       'Every certificate on disk is as it should be. kube-apiserver, etcd do not answer, so what is in use was not looked at.',
     );
   });
 
   it('promises no repair where nothing would carry it out', () => {
     const [expired, armed] = [{ isArmed: false }, {}].map((more) => tell({ apiserver: null }, more));
-    expect(renderNode(armed ?? expect.unreachable(), 'table')).toContain('mode regen puts it right by itself');
-    expect(renderNode(expired ?? expect.unreachable(), 'table')).toContain(
+    expect(renderNode(armed ?? expect.unreachable(), { output: 'table' })).toContain(
+      'mode regen puts it right by itself',
+    );
+    expect(renderNode(expired ?? expect.unreachable(), { output: 'table' })).toContain(
       'nothing on this machine is known to put it right',
     );
   });
@@ -111,7 +113,7 @@ describe('status', () => {
     const off = (isArmed: boolean) => tell({}, { time, isForecast: true, isArmed });
     expect(exitOfNode(off(true))).toBe(4);
     expect(exitOfNode(off(false))).toBe(3);
-    expect(renderNode(off(false), 'table')).toContain(
+    expect(renderNode(off(false), { output: 'table' })).toContain(
       'this node would not come back by itself: nothing on it is known',
     );
   });

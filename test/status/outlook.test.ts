@@ -29,7 +29,7 @@ const closed = (name: string, days: number): ArtefactFacts => ({
 
 /** The row of the table that says what will be done. */
 function saidOf(status: NodeStatus, name: string): string {
-  const table = renderNode(status, 'table').split('WHAT WILL BE DONE')[1] ?? '';
+  const table = renderNode(status, { output: 'table' }).split('WHAT WILL BE DONE')[1] ?? '';
   return table.split('\n').find((line) => line.startsWith(`${name} `)) ?? '';
 }
 
@@ -137,7 +137,7 @@ describe('a renewal ahead that is due on a healthy machine', () => {
     expect(notOk(status)).toEqual(['apiserver EXPIRING']);
     expect([status.class, exitOfNode(status)]).toEqual(['healthy', 4]);
     expect(saidOf(status, 'apiserver')).toMatch(/^apiserver +EXPIRING +reissued +due for refresh/);
-    const text = renderNode(status, 'table');
+    const text = renderNode(status, { output: 'table' });
     expect(text).not.toContain('Something is wrong');
     expect(text).toContain('Renewed before expiry by the next run of the timer: apiserver\n');
   });

@@ -10,12 +10,12 @@ const ahead: RenewAhead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitte
 const ending = { apiserver: present(leaf('apiserver', 'ca', 40)) };
 
 it('says which are renewed next, and when', () => {
-  expect(renderNode(tell(ending, { ahead }), 'table')).toContain(
+  expect(renderNode(tell(ending, { ahead }), { output: 'table' })).toContain(
     'Everything is as it should be.\nNext renewal before expiry: Jun 11, 2026 00:00 UTC: apiserver\n',
   );
   const window = parseWindow('Sat/02:00-05:00 UTC');
   const both = { ...ending, 'etcd-peer': present(leaf('p', 'etcd-ca', 40.5)) };
-  expect(renderNode(tell(both, { ahead: { ...ahead, ...(window && { window }) } }), 'table')).toContain(
+  expect(renderNode(tell(both, { ahead: { ...ahead, ...(window && { window }) } }), { output: 'table' })).toContain(
     'Next renewal before expiry: Jun 13, 2026 02:00 UTC: apiserver, etcd-peer\n',
   );
 });
@@ -27,7 +27,7 @@ it('says nothing of it without being asked for, when it only warns, and where no
     tell(ending, { ahead, isArmed: false }),
   ];
   for (const told of texts) {
-    const text = renderNode(told, 'table');
+    const text = renderNode(told, { output: 'table' });
     expect(text).not.toContain('Next renewal');
     expect(text).toMatch(/^apiserver +EXPIRING /m);
   }
@@ -35,19 +35,19 @@ it('says nothing of it without being asked for, when it only warns, and where no
 
 it('says that the clock is not confirmed, where what is due waits for that', () => {
   const due = { apiserver: present(leaf('apiserver', 'ca', 20)) };
-  const text = renderNode(tell(due, { ahead, synchronised: false }), 'table');
+  const text = renderNode(tell(due, { ahead, synchronised: false }), { output: 'table' });
   expect(text).toMatch(/^apiserver +EXPIRING .*its clock is not confirmed: it shows 2026-06-01T00:00:00.000Z/m);
-  expect(renderNode(tell(due, { ahead }), 'table')).not.toContain('not confirmed');
+  expect(renderNode(tell(due, { ahead }), { output: 'table' })).not.toContain('not confirmed');
 });
 
 it('names a CA that ends, its date and what to do', () => {
-  const text = renderNode(tell({ ca: withoutKey('ca', 300) }, { ahead }), 'table');
+  const text = renderNode(tell({ ca: withoutKey('ca', 300) }, { ahead }), { output: 'table' });
   expect(text).toMatch(/^ca +EXPIRING +nothing: bring a new one by hand before +.* 2027-03-28T.*same key/m);
   expect(text).not.toMatch(/^apiserver +EXPIRING/m);
 });
 
 it('says when a CA is renewed whose key is here', () => {
-  const text = renderNode(tell({ ca: present(authority('ca', 200)) }, { ahead }), 'table');
+  const text = renderNode(tell({ ca: present(authority('ca', 200)) }, { ahead }), { output: 'table' });
   expect(text).not.toMatch(/^ca +EXPIRING/m);
   expect(text).toContain('Next renewal before expiry: Oct 12, 2026 00:00 UTC: ca\n');
 });

@@ -21,7 +21,7 @@ describe('the table', () => {
   it('begins with those of `kubeadm certs check-expiration`, byte for byte', () => {
     const text = renderNode(
       tell({ 'admin.conf': null, ca: withoutKey('ca'), 'etcd-peer': present(leaf('p', 'etcd-ca', -1)) }),
-      'table',
+      { output: 'table' },
     );
     const kubeadm = lines(
       'CERTIFICATE                EXPIRES                  RESIDUAL TIME   CERTIFICATE AUTHORITY   EXTERNALLY MANAGED',
@@ -48,7 +48,7 @@ describe('the table', () => {
 
   it('keeps its columns where everything is missing', () => {
     const all = Object.fromEntries(['ca', 'etcd-ca', 'front-proxy-ca'].map((name) => [name, null]));
-    expect(renderNode(tell(all), 'table')).toContain(
+    expect(renderNode(tell(all), { output: 'table' })).toContain(
       lines(
         'CERTIFICATE AUTHORITY      EXPIRES   RESIDUAL TIME   EXTERNALLY MANAGED',
         pad('!MISSING! ca                                         |'),
@@ -59,7 +59,7 @@ describe('the table', () => {
   });
 
   it('goes on with the certificates that kubeadm leaves out, and says when all is well', () => {
-    const text = renderNode(tell(), 'table');
+    const text = renderNode(tell(), { output: 'table' });
     expect(text.split('\n\n').at(2)).toContain('NODE CERTIFICATE');
     expect(text).toMatch(/^kubelet-server +Mar 28, 2027 00:00 UTC +300d +self-signed +no +$/m);
     expect(text).toMatch(/^kubelet\.conf +Mar 28, 2027 00:00 UTC +300d +ca +no +$/m);
@@ -69,25 +69,25 @@ describe('the table', () => {
   });
 
   it('says what is wrong, what will be done, and why', () => {
-    const text = renderNode(tell(expired), 'table');
+    const text = renderNode(tell(expired), { output: 'table' });
     expect(text).toContain('CERTIFICATE   STATE     WHAT WILL BE DONE   WHY\n');
     expect(text).toContain('apiserver     EXPIRED   reissued            it expired at 2026-05-31T00:00:00.000Z\n');
     expect(text).toContain('\n\nSomething is wrong; mode regen puts it right by itself');
   });
 
   it('says what only a person can bring', () => {
-    const text = renderNode(tell({ ...expired, ca: withoutKey('ca') }), 'table');
+    const text = renderNode(tell({ ...expired, ca: withoutKey('ca') }), { output: 'table' });
     expect(text).toMatch(/^apiserver +EXPIRED +nothing: bring a new one by hand +it expired at/m);
     expect(text).toContain('\nSomething is wrong that cannot be put right automatically:\n  apiserver: it expired at');
   });
 
   it('says where a kubeconfig knows another CA, also where that is left alone', () => {
     const other = { ...present(leaf('scheduler.conf', 'ca')), authorities: ['another'] };
-    expect(renderNode(tell({ 'scheduler.conf': other }), 'table')).toMatch(
+    expect(renderNode(tell({ 'scheduler.conf': other }), { output: 'table' })).toMatch(
       /^scheduler\.conf +BROKEN +given the new CA +it does not know its server by the certificate of ca$/m,
     );
     const foreign = tell({ 'scheduler.conf': { ...other, authorityIsForeign: true } });
-    expect(renderNode(foreign, 'table')).toMatch(
+    expect(renderNode(foreign, { output: 'table' })).toMatch(
       /^scheduler\.conf +OTHER CA +nothing now +.* knows its server by another CA than the own certificate of ca$/m,
     );
     expect(foreign.class).toBe('healthy');
@@ -96,7 +96,7 @@ describe('the table', () => {
   it('shows what is served, and what to restart', () => {
     const etcd: ServedCertificate = { ...sight, component: 'etcd', address: '127.0.0.1:2379', artefact: 'etcd-server' };
     const { notAfter: _, ...silent } = etcd;
-    const text = renderNode(tell({}, { served: [sight, { ...silent, state: 'unreachable' }] }), 'table');
+    const text = renderNode(tell({}, { served: [sight, { ...silent, state: 'unreachable' }] }), { output: 'table' });
     expect(text).toContain(
       lines(
         'SERVED BY        ADDRESS          CERTIFICATE   EXPIRES                  SERVED',
@@ -113,7 +113,7 @@ describe('the table', () => {
 
 describe('a forecast', () => {
   const off = (days: number, changes = {}): string =>
-    renderNode(tell(changes, { time: at(days), isForecast: true }), 'table');
+    renderNode(tell(changes, { time: at(days), isForecast: true }), { output: 'table' });
 
   it('says that the node would come back by itself', () => {
     expect(off(100)).toContain('\nOff until Sep 09, 2026 00:00 UTC, this node would find every certificate valid.\n');
@@ -133,7 +133,7 @@ describe.each(['json', 'yaml'] as const)('%s', (format) => {
   const read = (text: string): Record<string, unknown> =>
     (format === 'json' ? JSON.parse(text) : parseYaml(text)) as Record<string, unknown>;
   const told = tell({ ...expired, 'admin.conf': null }, { time: new Date(now.getTime() + 999), served: [sight] });
-  const info = read(renderNode(told, format));
+  const info = read(renderNode(told, { output: format }));
 
   it('has the keys of kubeadm', () => {
     expect(info).toMatchObject({ kind: 'CertificateExpirationInfo', apiVersion: 'output.kubeadm.k8s.io/v1alpha3' });

@@ -64,7 +64,7 @@ const webhook: WebhookFinding = {
 };
 
 const rendered = (format: StatusFormat, webhooks: StatusReport['webhooks']): string =>
-  renderStatus({ ...status, ...(webhooks && { webhooks }) }, format);
+  renderStatus({ ...status, ...(webhooks && { webhooks }) }, { output: format });
 
 describe('renderStatus() with what is known of admission webhooks', () => {
   it('names each one that could stand in the way, and the exemption', () => {
@@ -93,7 +93,7 @@ describe('renderStatus() with what is known of admission webhooks', () => {
 });
 
 describe('renderStatus() as a table', () => {
-  const lines = renderStatus(status, 'table').split('\n');
+  const lines = renderStatus(status, { output: 'table' }).split('\n');
   const cells = (start: string): string[] =>
     lines.find((line) => line.startsWith(start))?.split(/ {3,}/) ?? ['no such line'];
 
@@ -135,13 +135,13 @@ describe('renderStatus() as a table', () => {
 
   it('leaves out disk and use where nobody asked', () => {
     const { onDisk: _disk, inUse: _use, ...row } = leaf;
-    expect(renderStatus({ ...status, rows: [row] }, 'table')).not.toContain('ON DISK');
+    expect(renderStatus({ ...status, rows: [row] }, { output: 'table' })).not.toContain('ON DISK');
   });
 });
 
 describe('renderStatus() as JSON and YAML', () => {
   it('uses the keys of kubeadm', () => {
-    const value = JSON.parse(renderStatus(status, 'json')) as Record<string, unknown>;
+    const value = JSON.parse(renderStatus(status, { output: 'json' })) as Record<string, unknown>;
     expect(value).toMatchObject({
       kind: 'CertificateExpirationInfo',
       status: 'recovering',
@@ -159,6 +159,6 @@ describe('renderStatus() as JSON and YAML', () => {
       certificateAuthorities: [{ name: 'kubelet-signer' }, { name: 'kubelet-ca', missing: true }],
       objects: [{ name: 'service-account-key', externallyManaged: true }],
     });
-    expect(parseYaml(renderStatus(status, 'yaml'))).toEqual(value);
+    expect(parseYaml(renderStatus(status, { output: 'yaml' }))).toEqual(value);
   });
 });

@@ -13,7 +13,7 @@ const resolved = {
 
 describe('the table of readers', () => {
   it('names by file the flags that name it, and leaves out what none names', () => {
-    const text = renderNode(tell({}, { resolved }), 'table');
+    const text = renderNode(tell({}, { resolved }), { output: 'table' });
     expect(text).toMatch(
       new RegExp(
         [
@@ -28,6 +28,6 @@ describe('the table of readers', () => {
   });
 
   it('is not there where the flags of no component are known', () => {
-    expect(renderNode(tell(), 'table')).not.toContain('READ');
+    expect(renderNode(tell(), { output: 'table' })).not.toContain('READ');
   });
 });

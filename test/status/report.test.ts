@@ -145,7 +145,7 @@ describe('report()', () => {
     expect(status.problems).toEqual(['the API cannot be read: connection refused, server https://api']);
     expect(status.class).toBe('stuck');
     expect(status.rows.every(({ state }) => state === 'UNKNOWN')).toBe(true);
-    const shown = renderStatus(status, 'table');
+    const shown = renderStatus(status, { output: 'table' });
     expect(shown).toContain('What is in the API is not known:\n  the API cannot be read: connection refused');
     expect(shown).not.toContain('automatically');
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { statusFlags } from '../../cmd/status.ts';
+import { statusFlags } from '../../cmd/status-flags.ts';
 
 describe('statusFlags()', () => {
   it.each([

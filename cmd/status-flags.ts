@@ -1,0 +1,29 @@
+// Flags of `status` alone: parsed once, and handed on as a whole to what reads and to what prints.
+import type { FlagsOf } from '../lib/config/flags.ts';
+import { type Problem, valueText } from '../lib/problems.ts';
+import type { StatusFormat } from '../lib/status/structured.ts';
+import { outputFormat } from './read-config.ts';
+
+export type StatusRequest = ReturnType<typeof statusFlags>['options'];
+
+const formats = ['table', 'json', 'yaml'] as const satisfies readonly StatusFormat[];
+
+/** An RFC 3339 date or time; a date alone is its first second, UTC. */
+function dateOf(text: string): Date | undefined {
+  const [, day] = /^(\d{4}-\d{2}-\d{2})(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:\d{2}))?$/.exec(text) ?? [];
+  const [date, midnight] = [new Date(text), new Date(`${day}T00:00:00Z`)];
+  if (Number.isNaN(date.getTime()) || Number.isNaN(midnight.getTime())) return undefined;
+  // Date parses 30 February as 2 March: the resulting day must be the given one.
+  return midnight.toISOString().slice(0, 10) === day ? date : undefined;
+}
+
+export function statusFlags({ output: wanted, at }: FlagsOf<'status'>) {
+  const problems: Problem[] = [];
+  const output = outputFormat(formats, wanted, problems);
+  const date = at === undefined ? undefined : dateOf(at);
+  if (at !== undefined && date === undefined) {
+    const message = `must be a date such as 2027-05-31 or 2027-05-31T08:00:00Z, got ${valueText(at)}`;
+    problems.push({ path: '--at', kind: 'invalid', message });
+  }
+  return { options: { output, at: date }, problems };
+}
