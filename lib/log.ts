@@ -156,16 +156,26 @@ interface LogOptions {
   readonly write: (line: string) => void;
 }
 
+const removed = '[PEM removed]';
 const pem = /-----BEGIN [A-Z0-9 ]+-----[\s\S]*?(?:-----END [A-Z0-9 ]+-----|$)/g;
 
 /** `text` with every PEM block replaced: the last guard, for texts from elsewhere. */
 export function withoutPem(text: string): string {
-  return text.replaceAll(pem, '[PEM removed]');
+  return text.replaceAll(pem, removed);
 }
+
+/** In a line, where a quote ends the value: a name that begins like PEM must not hide what comes behind it. */
+const pemInValue = /-----BEGIN [A-Z0-9 ]+-----(?:[^"\\]|\\.)*?(?:-----END [A-Z0-9 ]+-----|(?="|\n|$))/g;
+
+/** JSON takes both line separators in a text, and readers of lines split there. */
+const separators = /[\u2028\u2029]/g;
+
+const jsonLine = (line: string): string =>
+  line.replaceAll(separators, (char) => `\\u${char.charCodeAt(0).toString(16)}`);
 
 /** Replaces characters that a terminal would act on (escape sequences, changes of direction) by their code points. */
 const visible = (text: string): string =>
-  text.replaceAll(/\p{C}/gu, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
+  text.replaceAll(/[\p{C}\u2028\u2029]/gu, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
 
 function textLine(line: string): string {
   const { time, level, event, ...fields } = JSON.parse(line) as Record<string, unknown>;
@@ -185,7 +195,7 @@ export function createLog({ level = 'info', format = 'json', write }: LogOptions
       timestamp: stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
     },
-    { write: (line: string) => write(withoutPem(format === 'text' ? textLine(line) : line)) },
+    { write: (line: string) => write((format === 'text' ? textLine : jsonLine)(line).replaceAll(pemInValue, removed)) },
   );
   const wrap = (at: typeof root): Log => ({
     debug: (event, fields = {}) => at.debug(fields, event),

@@ -19,7 +19,7 @@ export interface RequestSummary {
 
 export function requestSummary(request: SigningRequest, policy: Pick<SignerPolicy, 'nodeOf'>): RequestSummary {
   const { name, uid } = request.metadata;
-  const size = Buffer.byteLength(JSON.stringify(request));
+  const size = sizeOf(request);
   const node = judgeSize(size) === undefined ? policy.nodeOf(request) : undefined;
   return {
     name,
@@ -30,6 +30,14 @@ export function requestSummary(request: SigningRequest, policy: Pick<SignerPolic
     ...(node !== undefined && { node }),
   };
 }
+
+/** Bytes as the API server sends it: encoding/json of Go escapes `<`, `>` and `&`, and both line separators. */
+function sizeOf(request: SigningRequest): number {
+  const text = JSON.stringify(request);
+  return Buffer.byteLength(text) + 5 * countOf(/[<>&]/g, text) + 3 * countOf(/[\u2028\u2029]/g, text);
+}
+
+const countOf = (pattern: RegExp, text: string): number => text.match(pattern)?.length ?? 0;
 
 /**
  * Requests judged in a round under a flood, where a round begins every second: 6000 a minute. A judgement takes up to

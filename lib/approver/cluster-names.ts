@@ -44,16 +44,14 @@ const usualDomain = 'cluster.local';
 
 const isBelow = (name: string, domain: string): boolean => name === domain || name.endsWith(`.${domain}`);
 
-/** Names of the loopback interface: RFC 6761, /etc/hosts of Debian and of Fedora. */
-const loopbackNames = ['localhost', 'localdomain', 'localhost6', 'localdomain6', 'ip6-localhost', 'ip6-loopback'];
-
 /** Names of every cluster: its API server, its Services, the machine itself. */
 function isFixed(name: string, domains: readonly string[]): boolean {
   return (
     apiServices.some((service) => name === service || name === `${service}.default`) ||
     /\.svc(?:\.|$)|\.pod$/.test(name) ||
-    [...loopbackNames, defaultRecoveryServerName, ...domains].some((domain) => isBelow(name, domain)) ||
-    /^localhost[46]?\./.test(name)
+    [defaultRecoveryServerName, ...domains].some((domain) => isBelow(name, domain)) ||
+    // RFC 6761, /etc/hosts of Debian and of Fedora.
+    /^localhost[46]?(?:\.|$)|(?:^|\.)local(?:host|domain)[46]?$|(?:^|\.)ip6-[a-z]+$/.test(name)
   );
 }
 

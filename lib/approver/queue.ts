@@ -22,7 +22,7 @@ import {
   type RequestSummary,
   requestSummary,
 } from './batch.ts';
-import { rowOf, tooLargeSummary, type UnreadRequest, UnreadRequests } from './unread.ts';
+import { type NamedRequest, rowOf, type UnreadRequest, UnreadRequests, unreadSummary } from './unread.ts';
 import { type Waiting, WaitingRequests } from './waiting.ts';
 
 const firstRetryMs = 100;
@@ -66,6 +66,7 @@ export class RequestQueue {
       const policy = this.#policies.get(request.spec.signerName);
       if (policy === undefined) return undefined;
       policy.see(request);
+      if (this.#reporter.refusesName(nameOf(request) ?? '')) return undefined;
       if (policy.concerns(request)) return isDecided(request) ? undefined : requestSummary(request, policy);
       this.#others.see(request, steadyMs(this.#options.clock));
       return undefined;
@@ -93,6 +94,7 @@ export class RequestQueue {
   heard(signer: string, type: 'ADDED' | 'MODIFIED' | 'DELETED', object: unknown): void {
     try {
       const row = rowOf(object);
+      if (this.#reporter.refusesName(row?.name ?? '')) return;
       if (type === 'DELETED') return this.remove(row?.name ?? nameOf(object as SigningRequest) ?? '');
       if (row === undefined) return this.put(object as SigningRequest);
       const one = { ...row, signer, heardAt: this.#options.clock.now(), isChanged: type === 'MODIFIED' };
@@ -169,10 +171,10 @@ export class RequestQueue {
     return { approved, left: left.length, delayed, watched, failed };
   }
 
-  #take(one: UnreadRequest, found: SigningRequest | 'tooLarge' | undefined): void {
+  #take(one: UnreadRequest, found: NamedRequest): void {
     if (found === undefined) this.#waiting.delete(one.name);
-    else if (found === 'tooLarge') this.#waiting.put(tooLargeSummary(one));
-    else this.put(found);
+    else if (typeof found === 'object') this.put(found);
+    else this.#waiting.put(unreadSummary(one, found === 'tooLarge' ? Infinity : 0));
   }
 
   /** Whether the request has been approved. Never rejects. */

@@ -2,11 +2,12 @@
 // Under a flood, left requests are counted instead: requesters must not decide how much every approver writes to etcd.
 import { errorText, RecoveryError } from '../errors.ts';
 import type { EventReason } from '../kube/events.ts';
-import type { LogFields } from '../log.ts';
+import { type LogFields, Repeats } from '../log.ts';
 import { shellWord } from '../next-command.ts';
 import type { PendingReason, ApprovalVerdict } from './judge.ts';
 import { batchEveryMs, mostAtOnce, type RequestSummary } from './batch.ts';
 import type { OtherRequest } from './other-requesters.ts';
+import { longestName } from './request.ts';
 import type { ApproverOptions } from './settings.ts';
 
 const longestMessage = 600;
@@ -28,8 +29,11 @@ export class Reporter {
   /** Undefined: there is no flood. */
   #flood: { reportedAt: number; readonly left: Map<PendingReason, number> } | undefined;
 
+  readonly #longNames: Repeats;
+
   constructor(options: ReporterOptions) {
     this.#options = options;
+    this.#longNames = new Repeats(options.clock, floodMs);
   }
 
   /** `count` requests are due, more than fit into this round, and `one` is one of those; undefined: all fit. */
@@ -52,6 +56,17 @@ export class Reporter {
     const message = `${pace}${left}; deny or delete what nobody needs`;
     log.warn('csr.flooded', { count, message });
     if (one !== undefined) this.#event('CertificateRequestPending', one, `${count} requests wait: ${message}`);
+  }
+
+  /** Whether a name is too long for its request to be read, which is reported now and then. */
+  refusesName(name: string): boolean {
+    if (name.length <= longestName) return false;
+    const what = `${name.slice(0, 100)}...`;
+    const message = `its name has ${name.length} characters, wanted ${longestName} at most: no kubelet's has so many`;
+    const fields = { csr: what, reason: 'RequestTooLarge', message };
+    if (this.#longNames.met('name') === undefined) this.#options.log.debug('csr.pending', fields);
+    else this.#options.log.warn('csr.pending', fields);
+    return true;
   }
 
   approved({ summary }: Reported, node: string, message: string): void {

@@ -88,6 +88,8 @@ export interface Unsuitable {
 
 const leastRsaBits = 2048;
 const largestSize = bounds.request.most.bytes;
+/** Longest name of a request that is read. */
+export const longestName = bounds.request.most['characters in its name'];
 
 export const unsuitable = (reason: ShapeReason, message: string): Unsuitable => ({ action: 'leave', reason, message });
 export const quoted = (texts: readonly string[]): string =>

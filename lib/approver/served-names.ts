@@ -24,15 +24,17 @@ const timeoutMs = 2000;
 const quietMs = 20_000;
 /** Most nodes remembered as unresponsive. */
 const mostQuiet = 1000;
-/** Most unresponsive nodes in one pass: other requests wait for each. */
-const mostSilent = 4;
+/** Time for which other requests wait in one pass, all nodes together: as long as for four that do not answer. */
+const mostWaitedMs = 4 * timeoutMs;
 
 export class ServedNames implements AddressSource {
   readonly isCostly = true;
   /** Uptime in milliseconds by node: when it did not answer. */
   readonly #quiet = new Recent<number>(mostQuiet);
-  /** Nodes that did not answer in this pass. */
-  #silent = 0;
+  /** Milliseconds for which nodes were waited for in this pass. */
+  #waitedMs = 0;
+  /** Answers of this pass by node, address and port: requests of one node do not each wait for it. */
+  readonly #asked = new Map<string, Promise<readonly Certificate[] | undefined>>();
   readonly #source: string;
   readonly #caFile: string;
   readonly #options: SourceOptions;
@@ -44,11 +46,13 @@ export class ServedNames implements AddressSource {
   }
 
   begin(): void {
-    this.#silent = 0;
+    this.#waitedMs = 0;
+    this.#asked.clear();
   }
 
   /**
-   * Throws ProofFailed when too many nodes have not answered to wait for another, and the errors of reading the CAs.
+   * Throws ProofFailed when nodes have been waited for too long in this pass to ask another, and the errors of reading
+   * the CAs.
    */
   async answer({ node, object, asked }: AddressQuestion): Promise<SourceAnswer> {
     const roots = await this.#roots();
@@ -58,8 +62,8 @@ export class ServedNames implements AddressSource {
       .slice(0, bounds.addresses.most.asked);
     const nowMs = steadyMs(this.#options.clock);
     const isQuiet = nowMs - (this.#quiet.get(node) ?? -Infinity) < quietMs;
-    if (!isQuiet && addresses.length > 0 && this.#silent >= mostSilent) {
-      const message = `Cannot ask the kubelet of node "${node}" what it serves: ${this.#silent} others have not answered; it is asked soon`;
+    if (!isQuiet && addresses.length > 0 && this.#waitedMs >= mostWaitedMs) {
+      const message = `Cannot ask the kubelet of node "${node}" what it serves: others have answered late or not at all; it is asked soon`;
       throw new RecoveryError('ProofFailed', message);
     }
     const names = isQuiet
@@ -74,19 +78,32 @@ export class ServedNames implements AddressSource {
     host: string,
     { node, object, roots }: { node: string; object: NodeObject; roots: readonly Certificate[] },
   ): Promise<readonly string[] | undefined> {
-    const { clock, signal } = this.#options;
+    const { clock } = this.#options;
     const port = object.status?.daemonEndpoints?.kubeletEndpoint?.Port ?? kubeletPort;
-    let chain: readonly Certificate[];
+    const key = `${node} ${host} ${port}`;
+    const asked = this.#asked.get(key) ?? this.#ask(node, { host, port });
+    this.#asked.set(key, asked);
+    const chain = await asked;
+    return chain && namesOfValid(chain, { node, host, roots, now: clock.now() });
+  }
+
+  /** Undefined: an unresponsive kubelet proves nothing. */
+  async #ask(
+    node: string,
+    { host, port }: { readonly host: string; readonly port: number },
+  ): Promise<readonly Certificate[] | undefined> {
+    const { clock, signal } = this.#options;
+    const beganMs = steadyMs(clock);
     try {
       const pem = await servedChain({ host, port, serverName: host, timeoutMs, clock, signal });
-      chain = parseCertificates(Buffer.from(pem), `the kubelet at ${host}:${port}`);
+      return parseCertificates(Buffer.from(pem), `the kubelet at ${host}:${port}`);
     } catch (err) {
       if (signal.aborted) throw err;
       this.#quiet.set(node, steadyMs(clock));
-      this.#silent += 1;
-      return undefined; // an unresponsive kubelet proves nothing
+      return undefined;
+    } finally {
+      this.#waitedMs += steadyMs(clock) - beganMs;
     }
-    return namesOfValid(chain, { node, host, roots, now: clock.now() });
   }
 
   async #roots(): Promise<readonly Certificate[]> {

@@ -4,7 +4,7 @@
 import { bounds } from '../bounds.ts';
 import { steadyMs } from '../clock.ts';
 import { errorText, RecoveryError } from '../errors.ts';
-import { isTooLarge } from '../kube/api-error.ts';
+import { isAway, isTooLarge } from '../kube/api-error.ts';
 import { list } from '../kube/list.ts';
 import { withQuery } from '../kube/resources.ts';
 import { backoffMs } from '../retry.ts';
@@ -23,17 +23,18 @@ export interface UnreadRequest {
   readonly isChanged: boolean;
 }
 
-/** Summary of a request that is too large to be read. */
-export const tooLargeSummary = ({ name, signer, heardAt }: UnreadRequest): RequestSummary => ({
+/** Summary of a request that was not read. */
+export const unreadSummary = ({ name, signer, heardAt }: UnreadRequest, size: number): RequestSummary => ({
   name,
   signer,
   uid: undefined,
   requestedAt: heardAt,
-  size: Infinity,
+  size,
 });
 
 type Options = Pick<ApproverOptions, 'connection' | 'clock' | 'log' | 'metrics' | 'signal'>;
-type Found = SigningRequest | 'tooLarge' | undefined;
+/** The read request; `unreadable`: the API server has refused the read; undefined: it is gone. */
+export type NamedRequest = SigningRequest | 'tooLarge' | 'unreadable' | undefined;
 
 /** New requests read in a round: the newest, and the oldest. */
 const newestAtOnce = 200;
@@ -93,7 +94,7 @@ export class UnreadRequests {
    * Reads one round, changed requests first. `take` receives what was read, unless another event of that name came in
    * the meantime: then it is read once more. After a failed read the rest waits for a later round. Never rejects.
    */
-  async read(take: (one: UnreadRequest, found: Found) => void): Promise<void> {
+  async read(take: (one: UnreadRequest, found: NamedRequest) => void): Promise<void> {
     if (this.dueInMs() !== 0) return;
     const failures: unknown[] = [];
     const round = this.#round().values();
@@ -105,8 +106,14 @@ export class UnreadRequests {
           this.delete(one.name);
           take(one, found);
         } catch (err) {
-          failures.push(err);
-          return; // most often the API server is away
+          if (isAway(err) || this.#options.signal.aborted) {
+            failures.push(err);
+            return;
+          }
+          // This one cannot be read, whatever the reason: it is judged with the others, where each has its own retry.
+          if (this.#get(one.name) !== one) continue;
+          this.delete(one.name);
+          take(one, 'unreadable');
         }
       }
     };
@@ -153,7 +160,7 @@ const listBytes = 1024;
 async function readNamed(
   { name, signer, resourceVersion, isChanged }: UnreadRequest,
   { connection, signal }: Options,
-): Promise<Found> {
+): Promise<NamedRequest> {
   const version = resourceVersion === '' ? {} : { resourceVersion, resourceVersionMatch: 'NotOlderThan' };
   const path = withQuery(requestsPath(signer, name), version);
   const mostBytes = isChanged ? undefined : bounds.request.most.bytes + listBytes;

@@ -18,6 +18,7 @@ import { Breakers, trialEveryMs, type IdentityBreaker } from './circuit-breaker.
 import { send, watchEvents } from './exchange.ts';
 import type { KubeConnection, KubeRequest, WatchEvent, WatchOptions } from './kube.ts';
 import { ConnectionPool, type PoolOptions } from './pool.ts';
+import { requireShortPath, requireVersion } from './sendable.ts';
 import { Trust } from './trust.ts';
 
 export interface ConnectionOptions extends KubeconfigOptions, Omit<PoolOptions, 'credentials'> {
@@ -85,6 +86,7 @@ class Connection implements KubeConnection {
   async request<T>(request: KubeRequest): Promise<T> {
     const asked = describeRequest(request.method, request.path);
     requireVersion(request, asked);
+    requireShortPath(request.path, asked);
     const used = await this.#open(asked);
     try {
       return await this.#send<T>(request, asked);
@@ -99,6 +101,7 @@ class Connection implements KubeConnection {
 
   async *watch(path: string, options: WatchOptions): AsyncGenerator<WatchEvent, void, undefined> {
     const asked = { ...describeRequest('GET', path), verb: 'watch' };
+    requireShortPath(path, asked);
     const session = this.#opened() ?? (await this.#open(asked));
     const attempt = this.#attempt(asked);
     const call = session.breaker.enterWatch(attempt);
@@ -262,19 +265,6 @@ class Connection implements KubeConnection {
     };
     return { pool, attempt, path: `${new URL(server).pathname.replace(/\/$/, '')}${path}`, headers, clock };
   }
-}
-
-/**
- * Refuses a PUT without a resourceVersion, which overwrites any newer state. Throws KubeWrongAnswer: the object was
- * read without one.
- */
-function requireVersion(
-  { method, body }: KubeRequest,
-  { verb, object }: { readonly verb: string; readonly object: string },
-) {
-  const { metadata } = (body ?? {}) as { readonly metadata?: { readonly resourceVersion?: unknown } };
-  if (method !== 'PUT' || (metadata?.resourceVersion ?? '') !== '') return;
-  throw new RecoveryError('KubeWrongAnswer', `Cannot ${verb} ${object}: it was read without a resourceVersion`);
 }
 
 const json = 'application/json';

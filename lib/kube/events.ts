@@ -59,6 +59,17 @@ const longestRetryMs = 30_000;
 /** Every event is one more write for etcd: events of a recovery are sent after its own writes. */
 const afterWorkMs = 1000;
 
+/** The name of an object as the beginning of an Event's: some kinds take names that are no DNS subdomain. */
+function eventPrefix(name: string): string {
+  const labels = name
+    .slice(0, 230)
+    .toLowerCase()
+    .replaceAll(/[^-a-z0-9.]+/g, '-')
+    .split('.');
+  const fitting = labels.map((label) => label.replaceAll(/^-+|-+$/g, '')).filter((label) => label !== '');
+  return fitting.join('.') || 'object';
+}
+
 /**
  * Namespace in which the API keeps Events about an object; `default` for objects without one
  * (pkg/apis/core/validation/events.go).
@@ -151,7 +162,7 @@ export class EventRecorder {
       ...typeMeta('Event'),
       metadata: {
         namespace: namespaceOf(regarding),
-        name: `${regarding.name.slice(0, 230).replace(/[^a-z0-9]+$/, '')}.${randomBytes(8).toString('hex')}`,
+        name: `${eventPrefix(regarding.name)}.${randomBytes(8).toString('hex')}`,
       },
       eventTime: microTime(clock.now()),
       reportingController: controller,

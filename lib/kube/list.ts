@@ -4,6 +4,7 @@
 import { isCode } from '../errors.ts';
 import { describeRequest } from './answer.ts';
 import { isTooLarge, wrongAnswer } from './api-error.ts';
+import { sendableToken } from './continue-token.ts';
 import type { KubeConnection, KubeRequest } from './kube.ts';
 import { withQuery } from './resources.ts';
 import { isMapping } from '../yaml.ts';
@@ -105,7 +106,7 @@ async function listOnce<T, K>({
     read += items.length;
     const isEnough = pages?.enough !== undefined && (objects.length > 0 || read >= pages.enough.read);
     if (next === '' || isEnough) return { objects, resourceVersion };
-    from = next;
+    from = sendableToken(next);
   }
 }
 

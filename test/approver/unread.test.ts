@@ -73,7 +73,7 @@ class World {
     this.calls.push(`read ${name}`);
     this.versions.push(new URL(path, 'https://api').searchParams.get('resourceVersion'));
     this.during(name);
-    if (this.isAway) return Promise.reject(new RecoveryError('KubeUnavailable', 'away'));
+    if (this.isAway) return Promise.reject(new RecoveryError('KubeUnavailable', 'away', { details: { away: true } }));
     if (this.large.has(name) && mostBytes !== undefined) {
       return Promise.reject(new RecoveryError('KubeUnavailable', 'large', { details: { tooLarge: true } }));
     }
@@ -193,6 +193,39 @@ describe('a request that the watch has named', () => {
     ]);
     world.isAway = false;
     expect(await world.queue.pass()).toMatchObject({ left: 1, failed: [] });
+  });
+
+  it('delays no other when it cannot be read', async () => {
+    const world = new World();
+    for (const name of ['bad-1', 'bad-2', 'bad-3', 'bad-4', 'bad-5', 'good']) {
+      world.requests.set(name, requestOf(name));
+      world.heard('ADDED', name);
+    }
+    world.during = (name) => {
+      if (name.startsWith('bad')) throw new RecoveryError('KubeRejected', 'no');
+    };
+    expect(await world.queue.pass()).toMatchObject({ left: 6 });
+    expect(world.calls).toContain('judge good');
+    expect(world.queue.dueInMs()).toBeGreaterThan(0);
+    world.during = () => undefined;
+    world.clock.advance(1000);
+    await world.queue.pass();
+    await world.queue.pass();
+    expect(world.calls).toContain('judge bad-5');
+  });
+
+  it('is left unread, and its name is not kept, when that is longer than any', async () => {
+    const world = new World();
+    const name = ','.repeat(12_000);
+    world.heard('ADDED', name);
+    world.heard('MODIFIED', name);
+    world.queue.put(requestOf(name));
+    expect(await world.queue.pass()).toMatchObject({ left: 0, failed: [] });
+    expect(world.calls.filter((call) => call.startsWith('read'))).toEqual([]);
+    expect(world.calls).toHaveLength(1); // a certificate in it counts, where the object has come
+    const [told, ...again] = world.said.filter(({ reason }) => reason === 'RequestTooLarge');
+    expect(told).toMatchObject({ level: 'warn', csr: `${','.repeat(100)}...` });
+    expect(again.every(({ level }) => level === 'debug')).toBe(true);
   });
 
   it('is covered by a list that comes later', async () => {

@@ -340,6 +340,28 @@ it('is told of twenty requests as large as the API takes them, in at most 60 MB 
   expect(peak - usual).toBeLessThan(60);
 });
 
+it('hears of names of any length, and lists them at its start', async () => {
+  // A page of the list ends with one of them, whose name would be in the request for the next.
+  const names = [
+    ...Array.from({ length: 12 }, (_, at) => 'l'.repeat(70_000) + at),
+    ','.repeat(12_000),
+    'n'.repeat(1025),
+  ];
+  const pem = await plain('newcomer')();
+  for (const name of names) await world.send({ name, token: world.tokens.bootstrapper, pem });
+  await world.send({ name: 'z-after-them', token: world.tokens.bootstrapper, pem });
+  await eventually(() => expect(linesOf('z-after-them')).toMatchObject([{ event: 'csr.pending' }]));
+  expect(await tool.stop()).toBe(0);
+  const before = tool.lines;
+  tool = world.start();
+  await eventually(() => expect(linesOf('z-after-them')).toMatchObject([{ event: 'csr.pending' }]));
+  for (const lines of [before, tool.lines]) {
+    const refused = lines.filter(({ fields }) => /^its name has \d+ characters/.test(`${fields['message']}`));
+    expect(refused).toHaveLength(1);
+    expect(lines.filter(({ event }) => event === 'csr.failed' || event === 'watch.failed')).toEqual([]);
+  }
+});
+
 it('approves the own node after all of them, and has denied and failed nothing', async () => {
   const lease = '/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/panda';
   expect(await world.controlPlane.admin(lease, { method: 'DELETE' })).toMatchObject({ status: 200 });

@@ -1,0 +1,47 @@
+// Lines of the log, whose values are texts of others: each stays one line, and hides no other.
+import { describe, expect, it } from 'vitest';
+import { createLog, type LogFormat } from '../lib/log.ts';
+
+function linesOf(csr: string, format: LogFormat): string {
+  let out = '';
+  const log = createLog({ format, write: (line) => (out += line) });
+  log.warn('csr.pending', { csr, reason: 'SubjectUnsuitable', node: 'node-1' });
+  log.info('csr.approved', { csr: 'next' });
+  return out;
+}
+
+const names = [
+  '-----BEGIN X-----',
+  '-----BEGIN X-----" \\',
+  'a -----BEGIN A----- b -----END A----- c -----BEGIN B-----',
+  'line\u2028separator\u2029',
+  'two\nlines',
+];
+
+describe('a value that looks like PEM, or ends a line', () => {
+  it.each(names)('hides nothing else as JSON: %j', (name) => {
+    const lines = linesOf(name, 'json').split(/[\n\u2028\u2029]/);
+    const [first, second, ...rest] = lines.slice(0, -1).map((line) => JSON.parse(line) as Record<string, string>);
+    expect(first).toMatchObject({ event: 'csr.pending', reason: 'SubjectUnsuitable', node: 'node-1' });
+    expect(second).toMatchObject({ event: 'csr.approved', csr: 'next' });
+    expect(rest).toEqual([]);
+    expect(first?.['csr']).toBe(
+      name.replace(/-----BEGIN A-----.*-----END A-----/, '[PEM removed]').replace(/-----BEGIN.*/, '[PEM removed]'),
+    );
+  });
+
+  it.each(names)('hides nothing else as text: %j', (name) => {
+    const [first, second, ...rest] = linesOf(name, 'text').split(/[\n\u2028\u2029]/);
+    expect(first).toMatch(/ WARN  csr\.pending csr=.* reason=SubjectUnsuitable node=node-1$/);
+    expect(second).toMatch(/ INFO  csr\.approved csr=next$/);
+    expect(rest).toEqual(['']);
+    expect(first).not.toContain('BEGIN');
+  });
+});
+
+it('a key is cut out of a value, in one piece or cut off', () => {
+  const key = '-----BEGIN EC PRIVATE KEY-----\nc2VjcmV0\n-----END EC PRIVATE KEY-----\n';
+  for (const text of [key, `before ${key} after`, key.slice(0, 40), key + key]) {
+    for (const format of ['json', 'text'] as const) expect(linesOf(text, format)).not.toContain('c2Vjcm');
+  }
+});
