@@ -110,7 +110,11 @@ export async function repairFetched(run: RegenRun): Promise<RegenReport> {
     return { ...after, writes: before.writes + after.writes };
   } catch (err) {
     if (!isCode(err, 'AlreadyRunning')) throw err;
-    run.runtime.log.warn('pair.failed', { err: err.message, code: err.code });
-    return before;
+    const { message } = err;
+    run.runtime.log.warn('pair.failed', { err: message, code: err.code });
+    const left = before.artefacts.map((one) =>
+      one.asks === true && one.action === 'renew' ? ({ ...one, action: 'blocked', message } as const) : one,
+    );
+    return { ...before, artefacts: left };
   }
 }

@@ -11,11 +11,8 @@ export interface Step<Run> {
   readonly run: (run: Run, signal: AbortSignal) => Promise<void>;
   /** Limit in ms; absent: the step bounds itself. */
   readonly limitMs?: number;
-  /**
-   * `stop` stops the run with the step's error; `report` logs it and takes the next step; `defer` takes the next steps,
-   * then stops the run with it.
-   */
-  readonly onFailure: 'stop' | 'report' | 'defer';
+  /** `stop` stops the run with the step's error; `report` logs it and takes the next step. */
+  readonly onFailure: 'stop' | 'report';
 }
 
 interface Stepping {
@@ -27,7 +24,6 @@ interface Stepping {
 /** Rejects with the first error of a step that is not only reported, and when the process must stop. */
 export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, stepping: Stepping): Promise<void> {
   const { clock, log, signal } = stepping;
-  let first: { readonly err: unknown } | undefined;
   for (const { name, when, run: take, limitMs, onFailure } of steps) {
     if (when?.(run) === false) continue;
     const ended = new AbortController();
@@ -36,19 +32,14 @@ export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, step
       await take(run, limit === undefined ? signal : AbortSignal.any([signal, limit]));
       limit?.throwIfAborted();
     } catch (err) {
-      if (signal.aborted) throw first === undefined ? err : first.err;
-      if (onFailure !== 'report' && first === undefined) first = { err };
-      else {
-        const text = limit?.aborted === true ? `no end in ${(limitMs ?? 0) / 1000} s` : errorText(err);
-        const code = err instanceof RecoveryError ? err.code : undefined;
-        log.warn('step.failed', { message: name, err: text, code });
-      }
-      if (onFailure === 'stop') break;
+      if (signal.aborted || onFailure === 'stop') throw err;
+      const text = limit?.aborted === true ? `no end in ${(limitMs ?? 0) / 1000} s` : errorText(err);
+      const code = err instanceof RecoveryError ? err.code : undefined;
+      log.warn('step.failed', { message: name, err: text, code });
     } finally {
       ended.abort();
     }
   }
-  if (first !== undefined) throw first.err;
 }
 
 /** Aborts after `ms`, unless the step ends before. */

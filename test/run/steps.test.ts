@@ -56,34 +56,6 @@ describe('takeSteps()', () => {
     expect(run.names).toEqual(['first']);
   });
 
-  it('ends with the deferred error where the process must stop in a later step', async () => {
-    const stop = new AbortController();
-    const run = taken(stop.signal);
-    const stopped = step('later', {
-      run(_, signal) {
-        stop.abort();
-        return Promise.resolve(signal.throwIfAborted());
-      },
-    });
-    const steps = [step('bad', { run: fails, onFailure: 'defer' }), stopped];
-    await expect(takeSteps(steps, run, run)).rejects.toThrow('no answer');
-  });
-
-  it('goes on after a step whose error is deferred, and ends with the first such error', async () => {
-    const run = taken();
-    const other = () => Promise.reject(new RecoveryError('WriteFailed', 'no space'));
-    const steps = [
-      step('bad', { run: fails, onFailure: 'defer' }),
-      step('worse', { run: other, onFailure: 'defer' }),
-      step('last', { onFailure: 'stop' }),
-    ];
-    await expect(takeSteps(steps, run, run)).rejects.toThrow('no answer');
-    expect(run.names).toEqual(['last']);
-    expect(run.lines.map((line) => JSON.parse(line) as object)).toEqual([
-      expect.objectContaining({ event: 'step.failed', message: 'worse', err: 'no space', code: 'WriteFailed' }),
-    ]);
-  });
-
   it('reports the error of another one by its name, and goes on', async () => {
     const run = taken();
     await takeSteps([step('bad', { run: fails }), step('last')], run, run);
