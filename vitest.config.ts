@@ -9,6 +9,10 @@ const { unit, stories } = testFiles(fileURLToPath(new URL('.', import.meta.url))
 // What only root uses is not on everybody's PATH.
 const env = { TESTCONTAINERS_RYUK_DISABLED: 'true', PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
 
+// Of all but end-to-end tests, whose Docker daemon may not see it: temporary files in memory (scripts/own-processes.sh).
+const scratch = process.env['KCR_SCRATCH'];
+const inMemory = { ...env, ...(scratch !== undefined && { TMPDIR: scratch }) };
+
 // Real control planes wait for their own components most of the time, so three files at a time share two cores. A file
 // of these projects may run beside any other, and beside another test run: each chooses its ports by freePorts(), lives
 // in temporary directories, gives a fake kubelet the health ports of its process, and runs kubeadm, static pods and
@@ -44,7 +48,7 @@ export const projects = [
       // A hanging test is to be found, a slow machine is none.
       testTimeout: 60_000,
       hookTimeout: 60_000,
-      env,
+      env: inMemory,
     },
   },
   {
@@ -54,7 +58,7 @@ export const projects = [
       include: [...stories],
       testTimeout: 60_000,
       hookTimeout: 60_000,
-      env,
+      env: inMemory,
     },
   },
   {
@@ -65,7 +69,7 @@ export const projects = [
       hookTimeout: 900_000,
       ...besideOthers,
       globalSetup: ['test/support/cluster/global-setup.ts'],
-      env,
+      env: inMemory,
     },
   },
   {
