@@ -8,36 +8,44 @@ import { testFiles } from './test/support/project/projects.ts';
 const { unit, stories } = testFiles(fileURLToPath(new URL('.', import.meta.url)));
 // What only root uses is not on everybody's PATH.
 const env = { TESTCONTAINERS_RYUK_DISABLED: 'true', PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
-
 // Of all but end-to-end tests, whose Docker daemon may not see it: temporary files in memory (scripts/own-processes.sh).
 const scratch = process.env['KCR_SCRATCH'];
 const inMemory = { ...env, ...(scratch !== undefined && { TMPDIR: scratch }) };
 
-// Real control planes wait for their own components most of the time, so three files at a time share two cores. A file
+// Real control planes wait for their own components much of the time, so four files at a time share two cores. A file
 // of these projects may run beside any other, and beside another test run: each chooses its ports by freePorts(), lives
 // in temporary directories, gives a fake kubelet the health ports of its process, and runs kubeadm, static pods and
 // whole machines in PID, network and mount namespaces of their own, or in containers of a network of their own. Nothing
 // else of this machine is written.
-const besideOthers = { maxWorkers: 3, sequence: { groupOrder: 1 } };
+const besideOthers = { maxWorkers: 4, sequence: { groupOrder: 1 } };
+
+/** They wait for nothing, so each core has one; the default leaves a core to Vitest itself, which is one of two. */
+const onEveryCore = { maxWorkers: '100%' };
 
 /**
- * What kills something at each of its steps takes minutes, however short it is written: begun last, as the smallest file,
- * it would run on alone. Else as usual: the slowest of the last run first, in a fresh clone the largest.
+ * Files of integration tests compute, nodes of end-to-end tests wait: one of those after each three of these, so that both
+ * are at work from the beginning to the end. Of either the slowest of the last run first, in a fresh clone the largest;
+ * but before all others what kills something at each of its steps, which takes minutes, however short it is written.
  */
-class KillsFirst extends BaseSequencer {
+class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     // oxlint-disable-next-line no-array-sort -- no array's
-    const groups = Map.groupBy(await super.sort(files), ({ project }) => project.name);
-    return [...groups.values()].flatMap((group) => {
-      const { kills = [], others = [] } = Object.groupBy(group, ({ moduleId }) =>
-        /-(kill|crash)\.test\.ts$/.test(moduleId) ? 'kills' : 'others',
-      );
-      return [...kills, ...others];
+    const sorted = await super.sort(files);
+    const {
+      kills = [],
+      integration = [],
+      e2e = [],
+      others = [],
+    } = Object.groupBy(sorted, ({ project: { name }, moduleId }) => {
+      if (name === 'integration') return /-(kill|crash)\.test\.ts$/.test(moduleId) ? 'kills' : name;
+      return name === 'e2e' ? name : 'others';
     });
+    const mixed = [...kills, ...integration].flatMap((file, at) => [...(at % 3 === 0 ? e2e.splice(0, 1) : []), file]);
+    return [...others, ...mixed, ...e2e];
   }
 }
 
-export const sequencer = KillsFirst;
+export const sequencer = SlowestFirst;
 
 export const projects = [
   {
@@ -45,6 +53,7 @@ export const projects = [
       name: 'unit',
       // No process is started, and nothing but a temporary directory is written.
       include: [...unit],
+      ...onEveryCore,
       // A hanging test is to be found, a slow machine is none.
       testTimeout: 60_000,
       hookTimeout: 60_000,
@@ -56,6 +65,7 @@ export const projects = [
       name: 'stories',
       // Processes that are started and killed, simulated years, interleavings, faults of each system call.
       include: [...stories],
+      ...onEveryCore,
       testTimeout: 60_000,
       hookTimeout: 60_000,
       env: inMemory,
