@@ -12,35 +12,38 @@ const env = { TESTCONTAINERS_RYUK_DISABLED: 'true', PATH: `${process.env['PATH']
 const scratch = process.env['KCR_SCRATCH'];
 const inMemory = { ...env, ...(scratch !== undefined && { TMPDIR: scratch }) };
 
-// Real control planes wait for their own components much of the time, so four files at a time share two cores. A file
+// Real control planes wait for their own components much of the time, so five files at a time share two cores. A file
 // of these projects may run beside any other, and beside another test run: each chooses its ports by freePorts(), lives
 // in temporary directories, gives a fake kubelet the health ports of its process, and runs kubeadm, static pods and
 // whole machines in PID, network and mount namespaces of their own, or in containers of a network of their own. Nothing
 // else of this machine is written.
-const besideOthers = { maxWorkers: 4, sequence: { groupOrder: 1 } };
+const besideOthers = { maxWorkers: 5, sequence: { groupOrder: 1 } };
 
 /** They wait for nothing, so each core has one; the default leaves a core to Vitest itself, which is one of two. */
 const onEveryCore = { maxWorkers: '100%' };
 
+/** Minutes, however short they are written: they kill something at each of its steps, or wait. */
+const slow = /\/(.*-(kill|crash|faults)|convergence|npm-versions|second-actor|slow-api)\.test\.ts$/;
+
 /**
- * Files of integration tests compute, nodes of end-to-end tests wait: one of those after each three of these, so that both
- * are at work from the beginning to the end. Of either the slowest of the last run first, in a fresh clone the largest;
- * but before all others what kills something at each of its steps, which takes minutes, however short it is written.
+ * Nodes of end-to-end tests wait for most of their time, and integration tests compute: one file of those begins before
+ * each three of these, so that neither are left to the end. Of both the slowest of the last run first, in a fresh clone
+ * the largest.
  */
 class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     // oxlint-disable-next-line no-array-sort -- no array's
     const sorted = await super.sort(files);
     const {
-      kills = [],
+      first = [],
       integration = [],
       e2e = [],
       others = [],
     } = Object.groupBy(sorted, ({ project: { name }, moduleId }) => {
-      if (name === 'integration') return /-(kill|crash)\.test\.ts$/.test(moduleId) ? 'kills' : name;
+      if (name === 'integration') return slow.test(moduleId) ? 'first' : name;
       return name === 'e2e' ? name : 'others';
     });
-    const mixed = [...kills, ...integration].flatMap((file, at) => [...(at % 3 === 0 ? e2e.splice(0, 1) : []), file]);
+    const mixed = [...first, ...integration].flatMap((file, at) => [...(at % 3 === 0 ? e2e.splice(0, 1) : []), file]);
     return [...others, ...mixed, ...e2e];
   }
 }
