@@ -8,7 +8,8 @@ import { testFiles } from './test/support/project/projects.ts';
 const { unit, stories } = testFiles(fileURLToPath(new URL('.', import.meta.url)));
 // What only root uses is not on everybody's PATH.
 const env = { TESTCONTAINERS_RYUK_DISABLED: 'true', PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
-// Of all but end-to-end tests, whose Docker daemon may not see it: temporary files in memory (scripts/own-processes.sh).
+// Temporary files in memory (scripts/own-processes.sh). Not of end-to-end tests, whose Docker daemon may not see it, nor of
+// unit tests, some of which say that a file is on a disk.
 const scratch = process.env['KCR_SCRATCH'];
 const inMemory = { ...env, ...(scratch !== undefined && { TMPDIR: scratch }) };
 
@@ -60,7 +61,7 @@ export const projects = [
       // A hanging test is to be found, a slow machine is none.
       testTimeout: 60_000,
       hookTimeout: 60_000,
-      env: inMemory,
+      env,
     },
   },
   {
