@@ -40,25 +40,17 @@ interface Run {
   readonly output: string;
 }
 
-/** With a kubelet that runs whatever the manifests say. */
-async function withKubelet<T>(machine: KubeadmMachine, run: () => Promise<T>): Promise<T> {
-  await using _ = new FakeKubelet(plane, { manifestsDir: machine.path('manifests'), nodeName: 'node1' });
-  return await run();
-}
-
-function adoptUntil(machine: KubeadmMachine, sort: Sort, nth: number): Promise<Run> {
-  return withKubelet(machine, async () => {
-    const running = spawn(process.execPath, [child, machine.root, plane.recoveryKubeconfig, sort, String(nth)], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-      env: { ...process.env, NODE_COMPILE_CACHE: compiled },
-    });
-    let output = '';
-    running.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
-    await once(running, 'close');
-    const killed = running.signalCode === 'SIGKILL';
-    expect(killed || output.includes('"files"'), `neither killed nor done: ${output}`).toBe(true);
-    return { killed, output };
+async function adoptUntil(machine: KubeadmMachine, sort: Sort, nth: number): Promise<Run> {
+  const running = spawn(process.execPath, [child, machine.root, plane.recoveryKubeconfig, sort, String(nth)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, NODE_COMPILE_CACHE: compiled },
   });
+  let output = '';
+  running.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
+  await once(running, 'close');
+  const killed = running.signalCode === 'SIGKILL';
+  expect(killed || output.includes('"files"'), `neither killed nor done: ${output}`).toBe(true);
+  return { killed, output };
 }
 
 type Manifests = ReadonlyMap<string, PodManifest>;
@@ -98,9 +90,12 @@ async function forgetObjects(): Promise<void> {
   for (const path of objects) await plane.admin(path, { method: 'DELETE' });
 }
 
+/** With a kubelet that runs whatever the manifests say. */
 async function onMachine(run: (machine: KubeadmMachine, before: Manifests) => Promise<void>): Promise<void> {
   await using machine = await asAdoptable(await pristine.copy());
-  await run(machine, await bare(machine));
+  const before = await bare(machine);
+  await using _ = new FakeKubelet(plane, { manifestsDir: machine.path('manifests'), nodeName: 'node1' });
+  await run(machine, before);
 }
 
 test(
