@@ -13,12 +13,12 @@ const env = { TESTCONTAINERS_RYUK_DISABLED: 'true', PATH: `${process.env['PATH']
 const scratch = process.env['KCR_SCRATCH'];
 const inMemory = { ...env, ...(scratch !== undefined && { TMPDIR: scratch }) };
 
-// Real control planes wait for their own components much of the time, so five files at a time share two cores. A file
+// Real control planes wait for their own components much of the time, so four files at a time share two cores. A file
 // of these projects may run beside any other, and beside another test run: each chooses its ports by freePorts(), lives
 // in temporary directories, gives a fake kubelet the health ports of its process, and runs kubeadm, static pods and
 // whole machines in PID, network and mount namespaces of their own, or in containers of a network of their own. Nothing
 // else of this machine is written.
-const besideOthers = { maxWorkers: 5, sequence: { groupOrder: 1 } };
+const besideOthers = { maxWorkers: 4, sequence: { groupOrder: 1 } };
 
 /** They wait for nothing, so each core has one; the default leaves a core to Vitest itself, which is one of two. */
 const onEveryCore = { maxWorkers: '100%' };
