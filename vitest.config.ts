@@ -8,32 +8,48 @@ import { testFiles } from './test/support/project/projects.ts';
 const { unit, stories } = testFiles(fileURLToPath(new URL('.', import.meta.url)));
 // What only root uses is not on everybody's PATH.
 const env = { TESTCONTAINERS_RYUK_DISABLED: 'true', PATH: `${process.env['PATH']}:/usr/sbin:/sbin` };
+// Temporary files in memory (scripts/own-processes.sh). Not of end-to-end tests, whose Docker daemon may not see it, nor of
+// unit tests, some of which say that a file is on a disk.
+const scratch = process.env['KCR_SCRATCH'];
+const inMemory = { ...env, ...(scratch !== undefined && { TMPDIR: scratch }) };
 
-// Real control planes wait for their own components most of the time, so three files at a time share two cores. A file
+// Real control planes wait for their own components much of the time, so four files at a time share two cores. A file
 // of these projects may run beside any other, and beside another test run: each chooses its ports by freePorts(), lives
 // in temporary directories, gives a fake kubelet the health ports of its process, and runs kubeadm, static pods and
 // whole machines in PID, network and mount namespaces of their own, or in containers of a network of their own. Nothing
 // else of this machine is written.
-const besideOthers = { maxWorkers: 3, sequence: { groupOrder: 1 } };
+const besideOthers = { maxWorkers: 4, sequence: { groupOrder: 1 } };
+
+/** They wait for nothing, so each core has one; the default leaves a core to Vitest itself, which is one of two. */
+const onEveryCore = { maxWorkers: '100%' };
+
+/** Minutes, however short they are written: they kill something at each of its steps, or wait. */
+const slow = /\/(.*-(kill|crash|faults)|convergence|npm-versions|second-actor|slow-api)\.test\.ts$/;
 
 /**
- * What kills something at each of its steps takes minutes, however short it is written: begun last, as the smallest file,
- * it would run on alone. Else as usual: the slowest of the last run first, in a fresh clone the largest.
+ * Nodes of end-to-end tests wait for most of their time, and integration tests compute: one file of those begins before
+ * each three of these, so that neither are left to the end. Of both the slowest of the last run first, in a fresh clone
+ * the largest.
  */
-class KillsFirst extends BaseSequencer {
+class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     // oxlint-disable-next-line no-array-sort -- no array's
-    const groups = Map.groupBy(await super.sort(files), ({ project }) => project.name);
-    return [...groups.values()].flatMap((group) => {
-      const { kills = [], others = [] } = Object.groupBy(group, ({ moduleId }) =>
-        /-(kill|crash)\.test\.ts$/.test(moduleId) ? 'kills' : 'others',
-      );
-      return [...kills, ...others];
+    const sorted = await super.sort(files);
+    const {
+      first = [],
+      integration = [],
+      e2e = [],
+      others = [],
+    } = Object.groupBy(sorted, ({ project: { name }, moduleId }) => {
+      if (name === 'integration') return slow.test(moduleId) ? 'first' : name;
+      return name === 'e2e' ? name : 'others';
     });
+    const mixed = [...first, ...integration].flatMap((file, at) => [...(at % 3 === 0 ? e2e.splice(0, 1) : []), file]);
+    return [...others, ...mixed, ...e2e];
   }
 }
 
-export const sequencer = KillsFirst;
+export const sequencer = SlowestFirst;
 
 export const projects = [
   {
@@ -41,6 +57,7 @@ export const projects = [
       name: 'unit',
       // No process is started, and nothing but a temporary directory is written.
       include: [...unit],
+      ...onEveryCore,
       // A hanging test is to be found, a slow machine is none.
       testTimeout: 60_000,
       hookTimeout: 60_000,
@@ -52,9 +69,10 @@ export const projects = [
       name: 'stories',
       // Processes that are started and killed, simulated years, interleavings, faults of each system call.
       include: [...stories],
+      ...onEveryCore,
       testTimeout: 60_000,
       hookTimeout: 60_000,
-      env,
+      env: inMemory,
     },
   },
   {
@@ -65,7 +83,7 @@ export const projects = [
       hookTimeout: 900_000,
       ...besideOthers,
       globalSetup: ['test/support/cluster/global-setup.ts'],
-      env,
+      env: inMemory,
     },
   },
   {

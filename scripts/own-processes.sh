@@ -2,6 +2,8 @@
 # own-processes.sh COMMAND [ARGUMENT...]: runs the command where it sees no process but its own. The program that is tested
 # writes nothing beside a kubeadm that it sees, and on this machine others may run one. It needs root, or sudo without a
 # password; without the right it says so in one line, and the command runs among all others.
+# KCR_SCRATCH names a directory in memory that goes with the command, where there is memory for that: tests write files that
+# are synced, and lose no power.
 # SIGTERM and SIGHUP are passed on, Ctrl-C reaches the command by itself, its exit code is ours. Nothing of it runs on.
 set -u
 exec 3<&0 # a shell gives its background processes another standard input
@@ -26,6 +28,11 @@ case ${1:-} in
   --first)
     shift
     mount -t proc proc /proc
+    # One that it is in already stays.
+    if [ -z "${KCR_SCRATCH-}" ] && [ "$(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo)" -gt 12000000 ] &&
+      mount -t tmpfs -o mode=1777 tmpfs /dev/shm 2>/dev/null; then
+      export KCR_SCRATCH=/dev/shm
+    fi
     env --default-signal=INT,QUIT "$@" <&3 3<&- & # and has them ignore these
     end_like $!
     tries=300

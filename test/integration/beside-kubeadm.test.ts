@@ -13,7 +13,7 @@ import { type Line, RunningMachine } from '../support/cluster/running-machine.ts
 import { kubeadmCertificates, kubeadmKubeconfigs, kubeadmPairs } from '../support/kubeadm-names.ts';
 import { unseen } from '../support/cluster/namespaces.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 const day = 86_400_000;
 const fileOf = (name: string): string => `pki/${name.replace(/^etcd-/, 'etcd/')}`;
 

@@ -20,7 +20,7 @@ import { SupervisedProcess } from '../support/cluster/process.ts';
 import { eventually } from '../support/eventually.ts';
 import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 const day = 86_400_000;
 const expired = { notBefore: new Date(Date.now() - 400 * day), notAfter: new Date(Date.now() - 35 * day) };
 const identity = { commonName: 'cluster1-kube-apiserver-etcd-client', organization: 'system:masters' };

@@ -15,7 +15,7 @@ import { eventually } from '../support/eventually.ts';
 import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const run = promisify(execFile);
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 const isRoot = process.getuid?.() === 0;
 
 const day = 86_400_000;

@@ -11,7 +11,7 @@ import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine
 import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const run = promisify(execFile);
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 
 const expired = { notBefore: new Date('2025-01-01T00:00:00Z'), notAfter: new Date('2026-01-01T00:00:00Z') };
 const identity = { commonName: 'cluster1-kube-apiserver-etcd-client', organization: 'system:masters' };

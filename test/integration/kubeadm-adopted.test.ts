@@ -21,7 +21,7 @@ import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine
 import { kubeletClient, type Leaf, leaves, past, reissueFiles } from '../support/node/leaves.ts';
 import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 /** No kubelet has been here: its kubeconfig still holds its credentials. */
 const kubeletLeaf: Leaf = { name: 'kubelet.conf', file: 'etc/kubernetes/kubelet.conf', ca: 'ca' };
 const all = [...leaves.filter((leaf) => leaf !== kubeletClient), kubeletLeaf];

@@ -18,7 +18,7 @@ import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine
 import { SupervisedProcess } from '../support/cluster/process.ts';
 import { eventually } from '../support/eventually.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 const names: readonly ComponentName[] = ['etcd', 'kube-apiserver', 'kube-controller-manager', 'kube-scheduler'];
 const authorities = ['ca', 'etcd/ca', 'front-proxy-ca'] as const;
 const confs = ['admin.conf', 'super-admin.conf', 'controller-manager.conf', 'scheduler.conf', 'kubelet.conf'] as const;

@@ -15,7 +15,7 @@ import { kubeadmCertificates, kubeadmPairs } from '../support/kubeadm-names.ts';
 import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const run = promisify(execFile);
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 const dayMs = 86_400_000;
 const daysAgo = (count: number): Date => new Date(Math.floor(Date.now() / 1000) * 1000 - count * dayMs);
 

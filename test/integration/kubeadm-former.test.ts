@@ -13,7 +13,7 @@ import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine
 import { SupervisedProcess } from '../support/cluster/process.ts';
 import { eventually } from '../support/eventually.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 const names: readonly ComponentName[] = ['etcd', 'kube-apiserver', 'kube-controller-manager'];
 const manager = 'kube-controller-manager';
 const kubeconfig = 'controller-manager.conf';

@@ -22,7 +22,7 @@ import { privateKeyKey } from '../../lib/inventory/content.ts';
 import { kubeadmCertificates } from '../support/kubeadm-names.ts';
 import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 
 let expired: KubeadmMachine;
 beforeAll(async () => {

@@ -11,7 +11,7 @@ import { eventually } from '../support/eventually.ts';
 import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { SupervisedProcess } from '../support/cluster/process.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 const names: readonly ComponentName[] = ['etcd', 'kube-apiserver', 'kube-scheduler'];
 
 let machine: KubeadmMachine;

@@ -12,7 +12,7 @@ import { KubeadmMachine, type Outcome } from '../support/cluster/kubeadm-machine
 import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const run = promisify(execFile);
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 const daysAgo = (count: number): Date => new Date(Math.floor(Date.now() / 1000) * 1000 - count * 86_400_000);
 
 let machine: KubeadmMachine;

@@ -18,7 +18,7 @@ import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
 import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 import type { OtherCluster } from '../support/faults/contents-of-others.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 const child = fileURLToPath(new URL('../support/faults/others-child.ts', import.meta.url));
 
 let machine: KubeadmMachine;

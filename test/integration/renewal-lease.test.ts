@@ -17,7 +17,7 @@ import { eventually } from '../support/eventually.ts';
 import { inOrder } from '../support/in-order.ts';
 import { hostAsks } from './host-asks.ts';
 
-const program = fileURLToPath(new URL('../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
 const renewed = ['pki/apiserver.crt', 'pki/etcd/server.crt', 'pki/etcd/peer.crt', 'pki/front-proxy-client.crt'];
 const day = 86_400_000;
 

@@ -13,7 +13,7 @@ import { asRoot, unseen } from '../support/cluster/namespaces.ts';
 
 const { namespace } = restartLease;
 const secrets = `/api/v1/namespaces/${namespace}/secrets`;
-const main = join(import.meta.dirname, '..', '..', 'cmd', 'main.ts');
+const main = join(import.meta.dirname, '..', '..', 'dist', 'app', 'main.mjs');
 
 let directory: string;
 let controlPlane: ControlPlane;

@@ -92,7 +92,7 @@ describe('after changes of its inputs', () => {
   it('ends the component once, when no more changes come, and tells when it runs again', async () => {
     const first = await start();
     await tick();
-    await using running = new Running({ pace: { quietMs: 1_000 } });
+    await using running = new Running({ pace: { quietMs: 3_000 } });
     for (let change = 1; change <= 8; change += 1) {
       running.reaction.notice(now(`artefact-${change}`));
       await delay(50);
@@ -109,7 +109,7 @@ describe('after changes of its inputs', () => {
         `^SIGTERM to process ${first.pid}, which ran \\d+ s; ${second.pid} runs$`,
       ) as string,
     });
-    await delay(1_500);
+    await delay(3_500);
     expect(await second.isGone()).toBe(false);
     expect(events('reaction.failed')).toEqual([]);
   });

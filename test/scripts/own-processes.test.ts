@@ -56,6 +56,17 @@ describe.runIf(isRoot || process.env['CI'] === 'true')('own-processes.sh', () =>
     expect(await ended).toEqual([9, 'ready\ntold\n']);
   });
 
+  it('gives it a directory in memory that goes with it, unless it is in one already', async () => {
+    const { KCR_SCRATCH: _outer, ...env } = process.env;
+    // A machine with little memory has none.
+    const write = 'scratch=${KCR_SCRATCH-}; echo "$scratch"; [ -z "$scratch" ] || echo here > "$scratch/own-of-a-run"';
+    const [code, said] = await (await started(write, { env })).ended;
+    expect([code, said]).toEqual([0, expect.stringMatching(/^(\/dev\/shm)?\n$/)]);
+    await expect(readFile('/dev/shm/own-of-a-run')).rejects.toThrow('ENOENT');
+    const inner = await (await started('echo "$KCR_SCRATCH"', { env: { ...env, KCR_SCRATCH: '/outer' } })).ended;
+    expect(inner).toEqual([0, '/outer\n']);
+  });
+
   it('leaves Ctrl-C to the command, which gets it as a part of the process group', async () => {
     const program = 'process.on("SIGINT", () => { console.log("told"); process.exit(5); }); console.log("ready")';
     const command = `exec "${process.execPath}" -e '${program}; setInterval(() => undefined, 1000)'`;

@@ -19,7 +19,7 @@ import { expire } from './expire.ts';
 import type { KubeadmMachine, Outcome } from './kubeadm-machine.ts';
 import { asRoot, unseen } from './namespaces.ts';
 
-const program = fileURLToPath(new URL('../../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../../dist/app/main.mjs', import.meta.url));
 
 export const ownDirectory = '/etc/kubernetes/own';
 

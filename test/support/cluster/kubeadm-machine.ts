@@ -11,7 +11,7 @@ import { asRoot, unseen } from './namespaces.ts';
 
 export const advertiseAddress = '192.0.2.10';
 
-const program = fileURLToPath(new URL('../../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../../dist/app/main.mjs', import.meta.url));
 
 const configuration = (version: string, more: string): string => `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration

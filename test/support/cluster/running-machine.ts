@@ -18,7 +18,7 @@ import { KubeadmMachine, type Outcome } from './kubeadm-machine.ts';
 import { SupervisedProcess } from './process.ts';
 import { unseen } from './namespaces.ts';
 
-const program = fileURLToPath(new URL('../../../cmd/main.ts', import.meta.url));
+const program = fileURLToPath(new URL('../../../dist/app/main.mjs', import.meta.url));
 export const componentNames: readonly ComponentName[] = [
   'etcd',
   'kube-apiserver',

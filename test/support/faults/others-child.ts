@@ -5,6 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { lstat, mkdir, mkdtemp, readFile, rename, rm, rmdir, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { run } from '../../../cmd/cli.ts';
 import { resolveHere } from '../../../cmd/read-config.ts';
@@ -157,7 +158,7 @@ const objects: Readonly<Record<string, (path: string) => Promise<unknown>>> = {
   'a link to a directory': (path) => symlink('/proc', path),
   'a socket': async (path) => {
     // Its path is too long for a socket: it is made elsewhere.
-    const elsewhere = await mkdtemp('/tmp/others-');
+    const elsewhere = await mkdtemp(join(tmpdir(), 'others-'));
     const short = join(elsewhere, 'socket');
     const server = createServer().listen(short);
     await once(server, 'listening');

@@ -1,13 +1,16 @@
 // Everything that nodes are made of, prepared once for a test run or a benchmark: Docker, the disk, the component
 // images, the binaries, the built program. Plain data, so that it can be handed to the processes that run tests.
-import { cp, mkdtemp, realpath, rm } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { cp, mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { getContainerRuntimeClient } from 'testcontainers';
 import { findBinaries } from '../cluster/binaries.ts';
 import { componentNames, nodeBinaryNames } from '../cluster/components.ts';
 import { createProgress, type Progress } from '../cluster/progress.ts';
+import { asRoot } from './as-root.ts';
 import { imageDirectory } from './component-images.ts';
 import { findDocker } from './docker.ts';
 import { ensureNodeImage } from './image.ts';
@@ -33,8 +36,21 @@ export interface OpenWorkshop extends AsyncDisposable {
 
 const projectRoot = fileURLToPath(new URL('../../..', import.meta.url));
 
+const inotifyInstances = '/proc/sys/fs/inotify/max_user_instances';
+
+/**
+ * Raises how many inotify instances a user may have, where that is allowed: all nodes are one user's, each takes some twenty
+ * of the usual 128, and containerd without one serves no kubelet.
+ */
+async function allowInstances(wanted: number): Promise<void> {
+  if (Number(await readFile(inotifyInstances, 'utf8')) >= wanted) return;
+  const raise = asRoot('sh', ['-c', `echo ${wanted} > ${inotifyInstances}`]);
+  await promisify(execFile)(...raise).catch(() => undefined);
+}
+
 export async function openWorkshop(progress: Progress = createProgress()): Promise<OpenWorkshop> {
   const binaries = await findBinaries([...componentNames, ...nodeBinaryNames], { progress });
+  await allowInstances(1024);
   const testRun = await beginTestRun();
   const docker = await findDocker(progress, testRun);
   const previousHost = process.env['DOCKER_HOST'];
