@@ -36,7 +36,7 @@ export function orKubeadm(flags: CommandLine): CommandLine {
 
 /**
  * The configuration for a worker, whatever its preset: its units were installed with that of a control-plane node. Of
- * that only the directories count.
+ * its inventory only the directories count.
  */
 export function asWorker<C extends CommonConfig>(config: C): C {
   const inventory = installedPresets.load('kubeadm-worker', {});

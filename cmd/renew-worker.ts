@@ -24,6 +24,8 @@ export async function renewWorkerCommand(
   const { config, leftOut } = parseRunConfig({ ...configInput(asked, io), problems });
   const tokenFile = resolve(io.cwd, workerTokenFile ?? usualTokenFile(hostLayout(defaultDirectory)));
   const obtaining = { tokenFile, waitMs: waitMs ?? 0 };
-  const modes = config.modes.map((mode) => (mode.mode === 'regen' ? { ...mode, obtaining } : mode));
-  return runConfig({ ...asWorker(config), modes }, io, { leftOut });
+  // A run of a worker serves no port, and knows no other cluster.
+  const own = { obtaining, sources: {}, deliveries: {}, machine: undefined };
+  const modes = config.modes.map((mode) => (mode.mode === 'regen' ? { ...mode, ...own } : mode));
+  return runConfig({ ...asWorker(config), modes, healthProbeBindAddress: undefined }, io, { leftOut });
 }

@@ -16,9 +16,9 @@ export const bounds = {
     what: 'CertificateSigningRequests',
     writers: 'who may create them',
     // A kubelet's has about 2500 bytes, labels and field owners included; with an RSA key of 16 384 bits it would have
-    // 10 000. Its name has nine, and the API takes names of any
-    // length. It requests the names and addresses of one machine, a few of which could be those of Services: each of
-    // those is a read. Some 500 bytes of each request are remembered: a flood of ten minutes.
+    // 10 000. Its name is `csr-` and five characters, though the API takes names of any length. It requests the names
+    // and addresses of one machine, a few of which could be those of Services: each of those is a read. Some 500 bytes
+    // of each request are remembered: a flood of ten minutes.
     most: { bytes: 64 * kibi, 'characters in its name': 1024, names: 100, services: 10, remembered: 20_000 },
   },
   addresses: {

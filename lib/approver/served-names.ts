@@ -8,7 +8,6 @@ import { steadyMs } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
-import type { NodeObject } from '../kube/received.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { Recent } from '../pki/recent.ts';
 import { verifyChain } from '../pki/verify.ts';
@@ -34,7 +33,7 @@ export class ServedNames implements AddressSource {
   /** Milliseconds for which nodes were waited for in this pass. */
   #waitedMs = 0;
   /** Answers of this pass by node, address and port: requests of one node do not each wait for it. */
-  readonly #asked = new Map<string, Promise<readonly Certificate[] | undefined>>();
+  readonly #asked = new Map<string, Promise<readonly Certificate[]>>();
   readonly #source: string;
   readonly #caFile: string;
   readonly #options: SourceOptions;
@@ -55,54 +54,44 @@ export class ServedNames implements AddressSource {
    * the CAs.
    */
   async answer({ node, object, asked }: AddressQuestion): Promise<SourceAnswer> {
+    const { clock } = this.#options;
     const roots = await this.#roots();
     const isAsked = (address: string): boolean => asked.some(({ kind, value }) => kind === 'IP' && value === address);
     const addresses = [...new Set(canonicalAddresses(object.status?.addresses))]
       .filter(isAsked)
       .slice(0, bounds.addresses.most.asked);
-    const nowMs = steadyMs(this.#options.clock);
-    const isQuiet = nowMs - (this.#quiet.get(node) ?? -Infinity) < quietMs;
-    if (!isQuiet && addresses.length > 0 && this.#waitedMs >= mostWaitedMs) {
+    const port = object.status?.daemonEndpoints?.kubeletEndpoint?.Port ?? kubeletPort;
+    const isKnown = addresses.every((host) => this.#asked.has(placeOf(node, host, port)));
+    const beganMs = steadyMs(clock);
+    const isQuiet = beganMs - (this.#quiet.get(node) ?? -Infinity) < quietMs;
+    if (!isQuiet && !isKnown && this.#waitedMs >= mostWaitedMs) {
       const message = `Cannot ask the kubelet of node "${node}" what it serves: others have answered late or not at all; it is asked soon`;
       throw new RecoveryError('ProofFailed', message);
     }
-    const names = isQuiet
-      ? []
-      : await Promise.all(addresses.map((host) => this.#namesAt(host, { node, object, roots })));
-    const own = names.flatMap((found) => found ?? []);
+    const chains = isQuiet ? [] : await Promise.all(addresses.map((host) => this.#chainAt(node, host, port)));
+    this.#waitedMs += steadyMs(clock) - beganMs;
+    const now = clock.now();
+    const own = chains.flatMap(([host, chain]) => namesOfValid(chain, { node, host, roots, now }));
     return { source: this.#source, own: own.length === 0 ? undefined : [...new Set(own)] };
   }
 
-  /** Undefined: no valid certificate of the node is presented there. */
-  async #namesAt(
-    host: string,
-    { node, object, roots }: { node: string; object: NodeObject; roots: readonly Certificate[] },
-  ): Promise<readonly string[] | undefined> {
-    const { clock } = this.#options;
-    const port = object.status?.daemonEndpoints?.kubeletEndpoint?.Port ?? kubeletPort;
-    const key = `${node} ${host} ${port}`;
-    const asked = this.#asked.get(key) ?? this.#ask(node, { host, port });
-    this.#asked.set(key, asked);
-    const chain = await asked;
-    return chain && namesOfValid(chain, { node, host, roots, now: clock.now() });
+  /** Address and chain that is presented there, asked once in a pass; empty where nothing valid is. */
+  async #chainAt(node: string, host: string, port: number): Promise<readonly [string, readonly Certificate[]]> {
+    const place = placeOf(node, host, port);
+    const asked = this.#asked.get(place) ?? this.#ask(node, host, port);
+    this.#asked.set(place, asked);
+    return [host, await asked];
   }
 
-  /** Undefined: an unresponsive kubelet proves nothing. */
-  async #ask(
-    node: string,
-    { host, port }: { readonly host: string; readonly port: number },
-  ): Promise<readonly Certificate[] | undefined> {
+  async #ask(node: string, host: string, port: number): Promise<readonly Certificate[]> {
     const { clock, signal } = this.#options;
-    const beganMs = steadyMs(clock);
     try {
       const pem = await servedChain({ host, port, serverName: host, timeoutMs, clock, signal });
       return parseCertificates(Buffer.from(pem), `the kubelet at ${host}:${port}`);
     } catch (err) {
       if (signal.aborted) throw err;
       this.#quiet.set(node, steadyMs(clock));
-      return undefined;
-    } finally {
-      this.#waitedMs += steadyMs(clock) - beganMs;
+      return []; // an unresponsive kubelet proves nothing
     }
   }
 
@@ -123,14 +112,16 @@ interface Expected {
   readonly now: Date;
 }
 
-/** Names of the certificate, where it is a valid certificate of that node. */
+const placeOf = (node: string, host: string, port: number): string => `${node} ${host} ${port}`;
+
+/** Names of the certificate, where it is a valid certificate of that node; else none. */
 function namesOfValid(
   [leaf, ...intermediates]: readonly Certificate[],
   { node, host, roots, now }: Expected,
-): readonly string[] | undefined {
-  if (leaf === undefined) return undefined;
+): readonly string[] {
+  if (leaf === undefined) return [];
   const { commonName, organizations, hostnames } = leaf.facts;
   const isOfNode = commonName === `${nodePrefix}${node}` && organizations.includes(nodesGroup);
   const chain = verifyChain({ leaf, intermediates, roots, at: now, usage: 'serverAuth', hostname: host });
-  return isOfNode && chain.ok ? hostnames : undefined;
+  return isOfNode && chain.ok ? hostnames : [];
 }

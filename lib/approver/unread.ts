@@ -65,13 +65,14 @@ export class UnreadRequests {
     return [...this.#changed.values()].some((one) => one.signer === signer);
   }
 
-  /** Whether all are remembered: false where the oldest new one was dropped to make room. */
+  /** Whether all are remembered: false where the oldest one was dropped to make room. */
   add(one: UnreadRequest): boolean {
     if (one.isChanged) this.#added.delete(one.name);
-    if (one.isChanged || this.#changed.has(one.name)) this.#changed.set(one.name, { ...one, isChanged: true });
-    else this.#added.set(one.name, one);
-    const [oldest] = this.#added.keys();
-    return this.#added.size <= bounds.request.most.remembered || oldest === undefined || !this.#added.delete(oldest);
+    const isChanged = one.isChanged || this.#changed.has(one.name);
+    const group = isChanged ? this.#changed : this.#added;
+    group.set(one.name, { ...one, isChanged });
+    const [oldest = ''] = group.keys();
+    return group.size <= bounds.request.most.remembered || !group.delete(oldest);
   }
 
   delete(name: string): void {
@@ -138,7 +139,8 @@ export class UnreadRequests {
   #round(): readonly UnreadRequest[] {
     const added = [...this.#added.values()];
     const newest = added.slice(-newestAtOnce).toReversed();
-    return [...this.#changed.values(), ...newest, ...added.slice(0, -newestAtOnce).slice(0, oldestAtOnce)];
+    const changed = [...this.#changed.values()].slice(0, newestAtOnce + oldestAtOnce);
+    return [...changed, ...newest, ...added.slice(0, -newestAtOnce).slice(0, oldestAtOnce)];
   }
 
   #all(): readonly UnreadRequest[] {

@@ -1,7 +1,7 @@
 // Configuration of each mode: its settings with their defaults, its credential, and its required fields. Pure.
 import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Inventory } from '../inventory/model.ts';
-import { isFile } from '../inventory/places.ts';
+import { isFile, isObtained } from '../inventory/places.ts';
 import { componentsIn } from '../inventory/resolve.ts';
 import { problemAt } from '../inventory/shape.ts';
 import { suggestion } from '../problems.ts';
@@ -90,6 +90,7 @@ function modeOf(mode: Mode, reading: ModeReading) {
   const { keyAlgorithm } = settings;
   if (mode === 'regen') {
     checkPairs(reading, inventory);
+    checkObtained(reading, inventory);
     const { caRenewal: _ofPolicy, acceptCa: _accepted, ...own } = settings.regen;
     return [{ mode, ...own, kubeconfig, policy: policyOf(reading, inventory), keyAlgorithm }];
   }
@@ -101,6 +102,13 @@ function modeOf(mode: Mode, reading: ModeReading) {
 function plainOf<M extends PlainMode>(mode: M, kubeconfig: string, settings: Settings): PlainConfig<M> {
   const { clockSynchronised } = settings.regen; // one machine has one clock
   return { ...settings[mode], mode, kubeconfig, clockSynchronised } as PlainConfig<M>;
+}
+
+/** Refuses a daemon: no lock may be held while a certificate is obtained, so single runs do that. */
+function checkObtained({ settings, problems }: ModeReading, inventory: Inventory | undefined): void {
+  if (settings.once || settings.dryRun || inventory?.artefacts.some(isObtained) !== true) return;
+  const message = `is required: ${inventory.name} obtains certificates from the cluster, which single runs do`;
+  problems.push({ path: '--once', kind: 'required', message });
 }
 
 /** Refuses unknown names: a misspelt name would never be fetched or delivered, unnoticed. */

@@ -64,6 +64,15 @@ function selfSigned(artefact: Artefact): FieldProblem[] {
   return [required(['issuer'], message)];
 }
 
+/** Checks obtainedBy: a kubelet keeps its pair in files. */
+function requested(artefact: Artefact): FieldProblem[] {
+  if (artefact.kind !== 'target' || artefact.obtainedBy === undefined) return [];
+  const isPair = ['combinedPem', 'pemPair'].includes(artefact.location.kind) && artefact.usage === 'client';
+  return isPair
+    ? []
+    : [invalid(['obtainedBy'], 'must be left out: only client certificates in files of this host are requested')];
+}
+
 /** Checks followedAs: objects in the API are kept up to date by others. */
 function followed(artefact: Artefact): FieldProblem[] {
   if (artefact.kind !== 'external' || artefact.followedAs === undefined || isFile(artefact.location)) return [];
@@ -242,6 +251,7 @@ const checks: readonly ((artefact: Artefact, around: Surroundings & Declarations
   fittingLocation,
   condition,
   selfSigned,
+  requested,
   followed,
   life,
   promotion,

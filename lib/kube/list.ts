@@ -76,7 +76,7 @@ async function listOnce<T, K>({
     });
     let page: ObjectList<T>;
     try {
-      // No resourceVersion: a consistent read, as new as etcd itself, never from a cache that lags behind.
+      // Without a resourceVersion in `path`: a consistent read, as new as etcd, never from a cache that lags behind.
       page = await connection.request<ObjectList<T>>({
         method: 'GET',
         path: pagePath,

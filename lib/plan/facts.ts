@@ -1,4 +1,5 @@
 // Facts about each artefact when a plan is made: plain data, gathered by gather.ts, no keys. Pure.
+import type { ResolvedArtefact } from '../inventory/model.ts';
 import type { Certificate, CertificateFacts } from '../pki/certificate.ts';
 
 export type ArtefactFacts =
@@ -120,6 +121,19 @@ export const isClosed = (fact: ArtefactFacts | undefined): boolean =>
   fact?.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
 
 /** Certificates that can be read, also of broken artefacts: without a key, or the whole blocks of a torn bundle. */
+/**
+ * The certificate by whose dates an artefact is shown: its first one; of CAs that are followed, the one that expires
+ * last, because a former one stays beside it.
+ */
+export function displayedCertificate(
+  artefact: ResolvedArtefact,
+  fact: ArtefactFacts | undefined,
+): CertificateFacts | undefined {
+  const all = certificatesOf(fact);
+  if (artefact.kind !== 'external' || artefact.followedAs === undefined) return all[0];
+  return all.toSorted((a, b) => b.notAfter.getTime() - a.notAfter.getTime())[0];
+}
+
 export const certificatesOf = (fact: ArtefactFacts | undefined): readonly CertificateFacts[] =>
   fact?.state === 'present' || fact?.state === 'broken' ? (fact.certificates ?? []) : [];
 

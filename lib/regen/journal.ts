@@ -151,7 +151,8 @@ export class Journal {
         entry.logged = undefined;
         this.#failures.ended(artefact.name);
         const facts = certificates?.[0]?.facts;
-        log.info(eventOf(artefact, decision), {
+        const event = eventOf(artefact, decision);
+        log[event === 'target.restored' ? 'warn' : 'info'](event, {
           ...fields,
           message: toldOrigins.has(decision.origin) ? decision.message : undefined,
           notBefore: facts?.notBefore.toISOString(),

@@ -34,6 +34,7 @@ export async function sourcesOf({ sources, lockDir }: Pick<RegenConfig, 'sources
 }
 
 /** Hash of a place as it is configured: a note about another place counts for nothing. */
+/** Hash of a place in its configured form: a note about another place counts for nothing. */
 const identityOf = (place: object): string => createHash('sha256').update(JSON.stringify(place)).digest('hex');
 
 const notRun = { problem: 'a run would run it', notRun: true } as const;
@@ -73,7 +74,7 @@ export async function askSources(
   return new Map(await Promise.all(answers));
 }
 
-/** Hash of a place in its configured form: a note about another place counts for nothing. */
+/** Delivers this host's certificates, read by `store`, to the Secrets of other clusters. */
 export async function deliverFromHere(mode: RegenConfig, store: Store, runtime: Runtime): Promise<void> {
   const { deliveries, lockDir } = mode;
   const state = new RunState(lockDir);

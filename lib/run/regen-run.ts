@@ -53,12 +53,17 @@ export interface RegenRun {
 export function restartsOf(run: RegenRun): HostRestarts {
   const { mode, disk, identity, resolved } = run;
   const runtime = { ...run.runtime, resolved, identity };
-  run.restarts ??= obtains(run) ? createUnitRestarts(mode, disk, runtime) : createHostRestarts(mode, disk, runtime);
+  run.restarts ??= isWithoutKey(run)
+    ? createUnitRestarts(mode, disk, runtime)
+    : createHostRestarts(mode, disk, runtime);
   return run.restarts;
 }
 
-/** Whether this machine has no key of the CA, and obtains its certificates from the API of its cluster. */
+/** Whether certificates here are obtained from the API of the cluster. */
 export const obtains = ({ resolved }: Pick<RegenRun, 'resolved'>): boolean => resolved.artefacts.some(isObtained);
+
+/** Whether all are: this machine has no key of a CA, and only its kubelet. */
+export const isWithoutKey = ({ resolved }: Pick<RegenRun, 'resolved'>): boolean => resolved.artefacts.every(isObtained);
 
 /** Started by a person or a program, not by a unit. */
 export const isByHand = ({ runtime: { once, dryRun, isOfUnit } }: RegenRun): boolean =>

@@ -12,13 +12,13 @@ import { waitAtMost } from '../retry.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
 import { hostIdentity } from './host-identity.ts';
-import { isByHand, obtains, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
+import { isByHand, isWithoutKey, obtains, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
 import { type Connected, type Runtime, storeReports } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
 
 const isSingle = ({ runtime: { once, dryRun } }: RegenRun): boolean => once && !dryRun;
 /** No kubelet waits for a run that restarts. */
-const restarts = (run: RegenRun): boolean => (run.mode.restart || obtains(run)) && !run.runtime.dryRun;
+const restarts = (run: RegenRun): boolean => (run.mode.restart || isWithoutKey(run)) && !run.runtime.dryRun;
 const isLast = (run: RegenRun): boolean => isSingle(run) && run.mode.restart;
 /** Runs of units log once a day and boot the state of all artefacts. */
 const keepsNote = (run: RegenRun): boolean => isSingle(run) && !isByHand(run);
@@ -52,7 +52,8 @@ export const regenSteps: readonly Step<RegenRun>[] = [
       const { mode } = run;
       if (keepsNote(run)) run.summaryNotedAt = (await new RunState(mode.lockDir).getText('summary'))?.at;
       if (!hasSources(run)) return;
-      const configured = await (await import('./other-clusters.ts')).sourcesOf(mode);
+      const isConfigured = Object.keys(mode.sources).length > 0;
+      const configured = isConfigured ? await (await import('./other-clusters.ts')).sourcesOf(mode) : [];
       const obtained = obtains(run) ? await (await import('./obtain.ts')).askedBefore(run.resolved, mode.lockDir) : [];
       run.sources = new Map([...configured, ...obtained]);
     },
@@ -71,7 +72,8 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     // Artefacts that this machine can make itself came first, and no lock is held while its sources are fetched from.
     async run(run) {
       const { mode, runtime } = run;
-      const { askSources } = await import('./other-clusters.ts');
+      const isConfigured = Object.keys(mode.sources).length > 0;
+      const { askSources } = isConfigured ? await import('./other-clusters.ts') : { askSources: async () => [] };
       // What one answer has repaired may be needed to ask for the next: a CA, for a request.
       for (let names = wanted(run); names.length > 0; names = wanted(run)) {
         for (const name of names) run.fetched.add(name);
@@ -120,6 +122,8 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     name: 'restart',
     when: restarts,
     onFailure: 'stop',
+    // Its kubelet may have been marked by a run before it started, which may not restart it.
+    afterFailure: isWithoutKey,
     async run(run) {
       run.outcomes = await restartsOf(run).restart(run.report);
     },

@@ -13,6 +13,8 @@ export interface Step<Run> {
   readonly limitMs?: number;
   /** `stop` stops the run with the step's error; `report` logs it and takes the next step. */
   readonly onFailure: 'stop' | 'report';
+  /** Whether the step is also taken after an earlier one has stopped the run; absent: it is not. */
+  readonly afterFailure?: (run: Run) => boolean;
 }
 
 interface Stepping {
@@ -21,18 +23,23 @@ interface Stepping {
   readonly signal: AbortSignal;
 }
 
-/** Rejects with the first error of a step that is not only reported, and when the process must stop. */
+/** Rejects with the error of the step that has stopped the run, and when the process must stop. */
 export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, stepping: Stepping): Promise<void> {
   const { clock, log, signal } = stepping;
-  for (const { name, when, run: take, limitMs, onFailure } of steps) {
-    if (when?.(run) === false) continue;
+  let failure: { readonly err: unknown } | undefined;
+  for (const { name, when, run: take, limitMs, onFailure, afterFailure } of steps) {
+    if (when?.(run) === false || (failure !== undefined && afterFailure?.(run) !== true)) continue;
     const ended = new AbortController();
     const limit = limitMs === undefined ? undefined : limitOf(limitMs, clock, ended.signal);
     try {
       await take(run, limit === undefined ? signal : AbortSignal.any([signal, limit]));
       limit?.throwIfAborted();
     } catch (err) {
-      if (signal.aborted || onFailure === 'stop') throw err;
+      if (signal.aborted) throw failure === undefined ? err : failure.err;
+      if (onFailure === 'stop' && failure === undefined) {
+        failure = { err };
+        continue;
+      }
       const text = limit?.aborted === true ? `no end in ${(limitMs ?? 0) / 1000} s` : errorText(err);
       const code = err instanceof RecoveryError ? err.code : undefined;
       log.warn('step.failed', { message: name, err: text, code });
@@ -40,6 +47,7 @@ export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, step
       ended.abort();
     }
   }
+  if (failure !== undefined) throw failure.err;
 }
 
 /** Aborts after `ms`, unless the step ends before. */

@@ -2,7 +2,14 @@
 // omits, and the certificates that running servers show. Pure: the general report, adapted to a machine (a CA without
 // its key is healthy, a kubeconfig has a CA of its own, a NotBefore proves no age).
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { type ArtefactFacts, certificatesOf, type Facts, isClosed, usableCertificates } from '../plan/facts.ts';
+import {
+  type ArtefactFacts,
+  certificatesOf,
+  type Facts,
+  isClosed,
+  displayedCertificate,
+  usableCertificates,
+} from '../plan/facts.ts';
 import { otherIdentity } from '../inventory/fitness.ts';
 import { precedenceText } from '../plan/first-certificate.ts';
 import {
@@ -218,7 +225,7 @@ function isNoConcern({ artefact, row: { state } }: Told, facts: Facts): boolean 
 function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): StatusRow {
   const { facts, now, keyOnly } = input;
   const fact: ArtefactFacts = facts.get(artefact.name) ?? { state: 'unavailable', message: '' };
-  const [certificate] = certificatesOf(fact);
+  const certificate = displayedCertificate(artefact, fact);
   const isMissing = fact.state === 'absent' || keyOnly?.has(artefact.name) === true;
   const signer = facts.get((artefact.kind === 'target' ? artefact.issuer : artefact.name) ?? '');
   const state = isMissing ? 'MISSING' : rowStateOf(row, artefact, fact, input);

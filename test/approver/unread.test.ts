@@ -267,5 +267,10 @@ it('of more new requests than a round reads, the newest and the oldest are read,
   expect(read).toContain('n-1');
   expect(read).toContain('n-200');
   expect(read).not.toContain('n-0');
+  // Changed ones have a share of a round, too.
+  for (let count = 0; count < 20_001; count += 1) expect(add(`c-${count}`, true)).toBe(count < 20_000);
+  read.length = 0;
+  await unread.read(take);
+  expect(read.filter((name) => name.startsWith('c-'))).toHaveLength(400);
   expect(read).not.toContain('n-10000');
 });

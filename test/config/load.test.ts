@@ -303,6 +303,11 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
       '--preset: must be a known preset, got "talos" (known: eks-anywhere, eks-anywhere-bottlerocket, etcdadm, kubeadm, kubeadm-worker, kubernetes, ',
     ],
   ],
+  [
+    'a daemon for a machine that obtains its certificates',
+    { flags: { mode: 'regen', preset: 'kubeadm-worker' } },
+    ['--once: is required: kubeadm-worker obtains certificates from the cluster, which single runs do'],
+  ],
   ['a preset that is a path', { flags: { ...syncer, preset: '../x' } }, ['--preset: must be a Kubernetes object name']],
   [
     'a syncer without a place to write',

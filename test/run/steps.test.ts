@@ -56,6 +56,40 @@ describe('takeSteps()', () => {
     expect(run.names).toEqual(['first']);
   });
 
+  it('takes after a failure only what must not be lost, and ends with the first error', async () => {
+    const run = taken();
+    const kept = step('kept', { afterFailure: () => true });
+    const other = () => Promise.reject(new RecoveryError('WriteFailed', 'no space'));
+    const bad = { onFailure: 'stop', afterFailure: () => true } as const;
+    const steps = [
+      step('bad', { run: fails, onFailure: 'stop' }),
+      step('left', { afterFailure: () => false }),
+      step('worse', { run: other, ...bad }),
+      kept,
+      step('last'),
+    ];
+    await expect(takeSteps(steps, run, run)).rejects.toThrow('no answer');
+    expect(run.names).toEqual(['kept']);
+    expect(run.lines.map((line) => JSON.parse(line) as object)).toEqual([
+      expect.objectContaining({ event: 'step.failed', message: 'worse', err: 'no space', code: 'WriteFailed' }),
+    ]);
+  });
+
+  it('ends with the first error where the process must stop in a step after it', async () => {
+    const stop = new AbortController();
+    const run = taken(stop.signal);
+    const stopped = step('later', {
+      afterFailure: () => true,
+      run(_, signal) {
+        stop.abort();
+        return Promise.resolve(signal.throwIfAborted());
+      },
+    });
+    await expect(takeSteps([step('bad', { run: fails, onFailure: 'stop' }), stopped], run, run)).rejects.toThrow(
+      'no answer',
+    );
+  });
+
   it('reports the error of another one by its name, and goes on', async () => {
     const run = taken();
     await takeSteps([step('bad', { run: fails }), step('last')], run, run);

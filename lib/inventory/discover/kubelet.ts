@@ -27,11 +27,16 @@ export async function environmentOfKubelet(inventory: Inventory, given: Environm
     const settings = { component: 'kubelet', scope: 'settings', file: conf, message } as const;
     return { files: { clientFile: null }, unread: [settings] };
   };
+  // Nothing says whose CA lies at the usual path.
+  const withoutCas = ({ files, ...rest }: ReturnType<typeof cannot>): Environment => ({
+    ...rest,
+    files: { ...files, clientCaFile: null },
+  });
   const clientCaFile = clientAuthority(join(kubeletDir, 'config.yaml'), await text(join(kubeletDir, 'config.yaml')));
   const found = async (): Promise<Environment> => {
-    if (view === undefined) return cannot(`is absent or cannot be read; ${byHandAdvice()}`);
-    if ('problem' in view) return cannot(`cannot be used, ${view.problem}; ${byHandAdvice()}`);
-    if ('foreign' in view) return cannot(`is not that of a kubelet with a certificate, ${view.foreign}`);
+    if (view === undefined) return withoutCas(cannot(`is absent or cannot be read; ${byHandAdvice()}`));
+    if ('problem' in view) return withoutCas(cannot(`cannot be used, ${view.problem}; ${byHandAdvice()}`));
+    if ('foreign' in view) return withoutCas(cannot(`is not that of a kubelet with a certificate, ${view.foreign}`));
     const { certificate, key, authority } = view;
     const serverCaFile = authority.kind === 'file' ? authority.file : undefined;
     const clients = clientCaFile ?? join(pkiDir, 'ca.crt');
