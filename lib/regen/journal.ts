@@ -106,7 +106,7 @@ export class Journal {
       entry.logged = decision;
       const { action, reason, message } = decision;
       const fields = { ...fieldsOf(artefact), reason, message, recheckAt: decision.recheckAt.toISOString() };
-      if (decision.asks === true && !dryRun) {
+      if (decision.asks === true && (action !== 'renew' || !dryRun)) {
         log.debug('rotation.blocked', fields); // decided again, once its source has answered
       } else if (action === 'renew') {
         log.info('rotation.decided', fields);

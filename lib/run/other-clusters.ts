@@ -33,7 +33,6 @@ export async function sourcesOf({ sources, lockDir }: Pick<RegenConfig, 'sources
   return new Map(await Promise.all(places));
 }
 
-/** Hash of a place as it is configured: a note about another place counts for nothing. */
 /** Hash of a place in its configured form: a note about another place counts for nothing. */
 const identityOf = (place: object): string => createHash('sha256').update(JSON.stringify(place)).digest('hex');
 
