@@ -16,7 +16,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(lockDir, { recursive: true }));
 
-const resolved = resolve(loadPreset('kubeadm-worker'), { files: { clientCaFile: '/ca.crt' } });
+const resolved = resolve(loadPreset('kubeadm-worker'), {});
 const empty = { entries: {}, annotations: {} };
 const found = { ...empty, version: 'first' };
 const markersOf = (): Markers => new Markers({ state: new RunState(lockDir), onFailed: () => undefined });
@@ -32,8 +32,8 @@ function write(outcome: 'written' | 'conflict' | Error, there = 'first'): Promis
       return outcome;
     },
   };
-  const [location] = resolved.artefacts.flatMap((one) => (one.name === 'kubelet-client-ca' ? [one.location] : []));
-  if (location === undefined) throw new Error('no file of CAs');
+  const [location] = resolved.artefacts.flatMap((one) => (one.name === 'kubelet.conf' ? [one.location] : []));
+  if (location === undefined) throw new Error('no kubelet.conf');
   return createMarkingStore(store, componentsOf(resolved), markersOf())
     .write(location, empty, found, AbortSignal.timeout(10_000))
     .catch(String);
