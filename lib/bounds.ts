@@ -105,7 +105,7 @@ export const bounds = {
     // Parsing takes some ten microseconds for each character that may begin a value: at the limit it takes 50 ms. A
     // manifest has hundreds, a kubeconfig of many clusters a thousand. Some readers look at a text several times, which
     // takes 50 ms for 1 MiB; the certificates of eighty clusters have half of that.
-    most: { values: 3000, characters: 512 * kibi, levels: 500 },
+    most: { values: 3000, characters: 512 * kibi, levels: 100 },
   },
   configuration: {
     what: 'the configuration, the kubeconfig of a mode',
@@ -116,8 +116,9 @@ export const bounds = {
   pem: {
     what: 'certificates and keys in one text',
     writers: 'who may write the file or the object',
-    // The trust bundle of a system has 150 certificates; to read one takes a tenth of a millisecond.
-    most: { blocks: 1000 },
+    // The trust bundle of a system has 150 certificates; to read one takes a tenth of a millisecond. A key of RSA with
+    // 16 384 bits has nine kilobytes, and OpenSSL takes a tenth of a second for one of a megabyte.
+    most: { blocks: 1000, 'bytes in a key': 64 * kibi },
   },
   script: {
     what: 'the shell script by which a container or a unit starts',

@@ -177,10 +177,14 @@ const jsonLine = (line: string): string =>
 const visible = (text: string): string =>
   text.replaceAll(/[\p{C}\u2028\u2029]/gu, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
 
+/** Characters of a value in a line for people: each may become a dozen. */
+const longestText = 8192;
+
 function textLine(line: string): string {
   const { time, level, event, ...fields } = JSON.parse(line) as Record<string, unknown>;
   const rest = Object.entries(fields).map(([key, value]) => {
-    const text = typeof value === 'string' ? value : JSON.stringify(value);
+    const whole = typeof value === 'string' ? value : JSON.stringify(value);
+    const text = whole.length > longestText ? `${whole.slice(0, longestText)}...` : whole;
     return /[\s"=\p{C}]/u.test(text) ? `${key}=${visible(JSON.stringify(text))}` : `${key}=${text}`;
   });
   return [time, String(level).toUpperCase().padEnd(5), event, ...rest].join(' ') + '\n';

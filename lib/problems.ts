@@ -42,13 +42,20 @@ export function problemText({ source, line, path, message }: Problem): string {
 /** A file with more problems is of another kind: they are of no help, and fill a log. */
 const mostShown = 50;
 const longestShown = 1000;
+/** Characters of all lines: a message is one line of the log. */
+const longestList = 7500;
 const shortened = (text: string): string => (text.length > longestShown ? `${text.slice(0, longestShown)}...` : text);
 
 /** One error that lists the problems, in the order of the file. */
 export function problemsError(code: ErrorCode, headline: string, problems: readonly Problem[]): RecoveryError {
   const count = problems.length === 1 ? '1 problem' : `${problems.length} problems`;
-  const lines = problems.slice(0, mostShown).map((problem) => `  ${shortened(problemText(problem))}`);
-  if (problems.length > mostShown) lines.push(`  and ${problems.length - mostShown} more`);
+  const lines: string[] = [];
+  for (const problem of problems.slice(0, mostShown)) {
+    const line = `  ${shortened(problemText(problem))}`;
+    if (lines.join('\n').length + line.length > longestList) break;
+    lines.push(line);
+  }
+  if (problems.length > lines.length) lines.push(`  and ${problems.length - lines.length} more`);
   return new RecoveryError(code, `${headline}: ${count}\n${lines.join('\n')}`, {
     details: { problems: problems.length, usage: problems.some(({ path }) => path.startsWith('--')) },
   });

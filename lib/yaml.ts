@@ -68,11 +68,14 @@ export function excessOf(text: string, whose: Whose): string | undefined {
    * dash.
    */
   let begins = 0;
+  /** Keys in a line outside brackets: each is nested in the one before it. */
+  let keys = 0;
   for (let at = 0; at < text.length; at += 1) {
     const code = text.charCodeAt(at);
     const isBegin = begins >= 0 && (code === 32 || code === 45 || code === 63 || code === 58); // ` -?:`
     if (isBegin) begins += 1;
     else begins = code === 10 ? 0 : -1;
+    if (code === 10) keys = 0;
     const isWord = (code === 45 || code === 58) && text.charCodeAt(at + 1) > 32;
     const counts = code < 128 && !isWord ? (weights[code] ?? 0) : 0;
     if (counts === 0 && begins < deepest) continue;
@@ -80,7 +83,8 @@ export function excessOf(text: string, whose: Whose): string | undefined {
     if (open?.has(code) === true) depth += 1;
     if (close?.has(code) === true) depth = Math.max(depth - 1, 0);
     if (weight > 2 * values) return `more than ${values} values`;
-    if (depth > deepest || begins > deepest) return `values in more than ${deepest} others`;
+    if (code === 58 && counts > 0 && depth === 0) keys += 1;
+    if (depth > deepest || begins > deepest || keys > deepest) return `values in more than ${deepest} others`;
   }
   return undefined;
 }

@@ -12,7 +12,8 @@ import { bounds } from '../lib/bounds.ts';
 import { publishedAuthority } from '../lib/kube/cluster-info.ts';
 import { expanded } from '../lib/inventory/discover/container-words.ts';
 import { shellCommands } from '../lib/inventory/discover/shell-script.ts';
-import { readPem } from '../lib/pki/pem.ts';
+import { parsePrivateKey } from '../lib/pki/key.ts';
+import { encodePem, readPem } from '../lib/pki/pem.ts';
 import { presentedChain } from '../lib/pki/presented.ts';
 import { leafOfPair } from '../lib/plan/gather-offers.ts';
 import { proveEtcdHealth } from '../lib/proof/etcd-health.ts';
@@ -66,6 +67,14 @@ describe('what is more than the bound', () => {
     const block = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n';
     expect(readPem(Buffer.from(block.repeat(blocks)), 'it')).toHaveLength(blocks);
     expect(() => readPem(Buffer.from(block.repeat(blocks + 1)), 'it')).toThrow(`more than ${blocks} blocks`);
+  });
+
+  it('of a key is refused before it is parsed', () => {
+    const { 'bytes in a key': bytes } = bounds.pem.most;
+    const keyOf = (size: number): Buffer =>
+      Buffer.from(encodePem({ label: 'PRIVATE KEY', der: Buffer.alloc(size, 1) }), 'latin1');
+    expect(() => parsePrivateKey(keyOf(bytes + 1), 'it')).toThrow(`has more than ${bytes} bytes`);
+    expect(() => parsePrivateKey(keyOf(bytes), 'it')).toThrow('is not a key');
   });
 
   it('of a shell script is not looked through, and of what its variables unfold to is left as it is written', () => {

@@ -39,6 +39,12 @@ describe('a value that looks like PEM, or ends a line', () => {
   });
 });
 
+it('a long value is cut off in a line for people', () => {
+  const [first = ''] = linesOf('\u0085'.repeat(60_000), 'text').split('\n');
+  expect(first.length).toBeLessThan(200_000);
+  expect(first).toMatch(/\.\.\." reason=SubjectUnsuitable node=node-1$/);
+});
+
 it('a key is cut out of a value, in one piece or cut off', () => {
   const key = '-----BEGIN EC PRIVATE KEY-----\nc2VjcmV0\n-----END EC PRIVATE KEY-----\n';
   for (const text of [key, `before ${key} after`, key.slice(0, 40), key + key]) {

@@ -34,14 +34,15 @@ describe('parseYaml() of a text that was made to be large', () => {
     ['a list in brackets', `[${'1,'.repeat(200_000)}1]`, 'more than 3000 values'],
     ['a long text', 'x'.repeat(1_000_000), 'more than 524288 characters'],
     ['dashes behind a key', `k: ${'- '.repeat(50_000)}`, 'more than 3000 values'],
-    ['lists in lists on a line', '- '.repeat(50_000), 'values in more than 500 others'],
+    ['lists in lists on a line', '- '.repeat(50_000), 'values in more than 100 others'],
     [
       'mappings in mappings',
       Array.from({ length: 900 }, (_, at) => `${' '.repeat(at)}a:`).join('\n'),
-      'values in more than 500 others',
+      'values in more than 100 others',
     ],
     ['texts beside texts', '"a" '.repeat(50_000), 'more than 3000 values'],
-    ['lists in lists', `${'['.repeat(200_000)}${']'.repeat(200_000)}`, 'values in more than 500 others'],
+    ['keys in keys of one line', ': /a'.repeat(2000), 'values in more than 100 others'],
+    ['lists in lists', `${'['.repeat(200_000)}${']'.repeat(200_000)}`, 'values in more than 100 others'],
   ])('refuses %s before it is parsed', (_title, text, problem) => {
     expect(() => parseYaml(text)).toThrow(`Cannot parse YAML: it has ${problem}`);
     const problems = [{ line: 1, message: `It has ${problem}` }];

@@ -83,7 +83,7 @@ export function signsOfLife(
  * (pkg/controller/nodelifecycle).
  */
 function heartbeatOf(object: NodeObject | undefined): Date | undefined {
-  const ready = object?.status?.conditions?.find(({ type }) => type === 'Ready');
+  const ready = object?.status?.conditions?.find((one) => (one as typeof one | null)?.type === 'Ready');
   return ready?.reason === 'NodeStatusNeverUpdated' ? undefined : dateOf(ready?.lastHeartbeatTime);
 }
 

@@ -122,18 +122,23 @@ export class DerReader {
   /** An object identifier in its dotted form: arcs below 2^31, each in the fewest bytes. */
   oid(what: string): string {
     const refuse = (): RangeError => new RangeError(`${what} is no object identifier`);
-    const arcs: number[] = [];
-    let arc: number | undefined;
-    for (const byte of this.content(tags.oid, what)) {
-      if ((arc === undefined && byte === 0x80) || (arc ?? 0) >= 2 ** 24) throw refuse();
-      arc = (arc ?? 0) * 0x80 + (byte & 0x7f);
-      if (byte >= 0x80) continue;
+    const content = this.content(tags.oid, what);
+    let text = '';
+    let arc = 0;
+    let isInArc = false;
+    // By index: anybody may write an identifier of a megabyte, and an iterator takes ten times as long.
+    for (let at = 0; at < content.length; at += 1) {
+      const byte = content[at] ?? 0;
+      if ((!isInArc && byte === 0x80) || arc >= 2 ** 24) throw refuse();
+      arc = arc * 0x80 + (byte & 0x7f);
+      isInArc = byte >= 0x80;
+      if (isInArc) continue;
       const root = Math.min(Math.floor(arc / 40), 2);
-      arcs.push(...(arcs.length === 0 ? [root, arc - root * 40] : [arc]));
-      arc = undefined;
+      text += text === '' ? `${root}.${arc - root * 40}` : `.${arc}`;
+      arc = 0;
     }
-    if (arc !== undefined || arcs.length === 0) throw refuse();
-    return arcs.join('.');
+    if (isInArc || text === '') throw refuse();
+    return text;
   }
 
   time(what: string): Date {

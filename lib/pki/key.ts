@@ -1,6 +1,7 @@
 // Keys of the kinds that Kubernetes components can use (Go's crypto/x509): identified, read from PEM, compared with
 // certificates, generated. A PrivateKey shows its algorithm and nothing else when it is printed, logged or turned into
 // JSON; its PEM is made on request only.
+import { bounds } from '../bounds.ts';
 import {
   createHash,
   createPrivateKey,
@@ -83,8 +84,11 @@ export function usableKey(pem: Uint8Array, what: string): KeyObject | undefined 
 export const isEncryptedKey = (pem: Uint8Array): boolean =>
   /^-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: *4, *ENCRYPTED/m.test(Buffer.from(pem).toString('latin1'));
 
+const mostBytes = bounds.pem.most['bytes in a key'];
+
 function keyOf({ label, der, line }: PemBlock, refuse: (problem: string) => RecoveryError): KeyObject {
   if (!labels.has(label)) throw refuse(`block "${label}" (line ${line}) cannot be used, wanted an unencrypted key`);
+  if (der.length > mostBytes) throw refuse(`the block at line ${line} has more than ${mostBytes} bytes: no key has`);
   try {
     const jwk = readKeyEncoding(der, label);
     if (jwk !== undefined) return createPrivateKey({ key: jwk, format: 'jwk' });

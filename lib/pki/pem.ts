@@ -14,6 +14,7 @@ export interface PemBlock {
 const begin = /^-----BEGIN ([A-Z0-9 ]{1,64})-----$/;
 const end = /^-----END ([A-Z0-9 ]{1,64})-----$/;
 const boundary = /-----(?:BEGIN|END)\b/;
+const base64Line = /^[A-Za-z0-9+/=]*$/;
 
 /** No other kind of space: Go's encoding/pem knows none. A loop: `[ \t]+$` backtracks at each blank inside a line. */
 function withoutBlanksAtEnd(line: string): string {
@@ -54,10 +55,15 @@ export function readPem(text: Uint8Array, subject: string): PemBlock[] {
   const blocks: PemBlock[] = [];
   let open: OpenBlock | undefined;
   // latin1: one character for each byte, so that decoding swallows nothing (a byte order mark)
-  const lines = Buffer.from(text).toString('latin1').split(/\r?\n/);
-  for (const [index, untrimmed] of lines.entries()) {
-    const at = index + 1;
+  for (const [at, untrimmed] of numberedLines(Buffer.from(text).toString('latin1'))) {
     const line = withoutBlanksAtEnd(untrimmed);
+    // Most lines are base64: a text of a megabyte may have a hundred thousand.
+    const isMark = line.includes('-----');
+    if (!isMark && open === undefined) continue;
+    if (!isMark && open !== undefined && base64Line.test(line)) {
+      open.body.push(line);
+      continue;
+    }
     const label = begin.exec(line)?.[1];
     if (open === undefined) {
       if (label !== undefined) open = { label, line: at, body: [] };
@@ -81,6 +87,17 @@ export function readPem(text: Uint8Array, subject: string): PemBlock[] {
   }
   if (open !== undefined) throw refuse(open.line, `block "${open.label}" is cut off`);
   return blocks;
+}
+
+/** Lines with their numbers, from 1, without empty ones: a text of a megabyte may have a million of those. */
+function* numberedLines(text: string): Generator<readonly [at: number, line: string]> {
+  for (let at = 1, from = 0; from < text.length; at += 1) {
+    const to = text.indexOf('\n', from);
+    const stop = to < 0 ? text.length : to;
+    const last = to > from && text[to - 1] === '\r' ? to - 1 : stop;
+    if (last > from) yield [at, text.slice(from, last)];
+    from = stop + 1;
+  }
 }
 
 function decode(base64: string): Buffer | undefined {
