@@ -92,14 +92,33 @@ export function excessOf(text: string, whose: Whose): string | undefined {
 function parse(text: string, whose: Whose) {
   const lines = new LineCounter();
   const excess = excessOf(text, whose);
-  const doc = parseDocument(excess === undefined ? text : '', {
-    lineCounter: lines,
-    prettyErrors: false,
-    uniqueKeys: false, // the package compares each key with each other
-  });
+  const { doc, isTooDeep } = documentOf(excess === undefined ? text : '', lines);
+  if (isTooDeep) doc.errors.push(new YAMLParseError([0, 0], 'IMPOSSIBLE', 'It has values in too many others'));
   if (excess !== undefined) doc.errors.push(new YAMLParseError([0, 0], 'IMPOSSIBLE', `It has ${excess}`));
   visit(doc, { Map: (_, map) => void doc.errors.push(...repeatedKeys(map)) });
   return { doc, lines, excess };
+}
+
+/** `isTooDeep`: values are in each other deeper than the stack takes, in a way that `excessOf` does not see. */
+function documentOf(text: string, lineCounter: LineCounter) {
+  // The package would compare each key with each other.
+  const options = { lineCounter, prettyErrors: false, uniqueKeys: false } as const;
+  const doc = unlessTooDeep(() => parseDocument(text, options));
+  return { doc: doc ?? parseDocument('', options), isTooDeep: doc === undefined };
+}
+
+/** Result of `read`; undefined where the stack does not suffice. */
+function unlessTooDeep<T>(read: () => T): T | undefined {
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = 0; // a damaged text may have thousands of errors, and no stack of theirs is shown
+  try {
+    return read();
+  } catch (err) {
+    if (err instanceof RangeError) return undefined;
+    throw err;
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
 }
 
 function repeatedKeys({ items }: YAMLMap): YAMLParseError[] {
@@ -191,8 +210,8 @@ export function yamlMapping(text: string): Mapping | undefined {
 export function componentMapping(text: string): Mapping | undefined {
   const strict = yamlMapping(text);
   if (strict !== undefined || excessOf(text, 'others') !== undefined) return strict;
-  const documents = [...parseAllDocuments(text, { prettyErrors: false, uniqueKeys: false })];
-  if (documents.some(({ errors }) => errors.length > 0)) return undefined;
+  const documents = unlessTooDeep(() => [...parseAllDocuments(text, { prettyErrors: false, uniqueKeys: false })]);
+  if (documents === undefined || documents.some(({ errors }) => errors.length > 0)) return undefined;
   const values = documents.map((doc) => valueOf(doc).value).filter((value) => value !== null);
   const [value] = values;
   return values.length === 1 && isMapping(value) ? value : undefined;
