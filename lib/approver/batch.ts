@@ -55,6 +55,8 @@ const newestAtOnce = 40;
 const knownAtOnce = 20;
 /** Requests from before the flood, oldest first, one per node. */
 const oldestAtOnce = 20;
+/** Requests whose judgement failed, as while the API was away: each had its turn already. */
+const failedAtOnce = 4;
 /** Requests that were left before yield to requests never judged, but not for ever. */
 const againAtOnce = 15;
 
@@ -63,6 +65,8 @@ export interface Due {
   readonly summary: Pick<RequestSummary, 'signer' | 'requestedAt' | 'node'>;
   /** Milliseconds since the epoch; undefined: never judged. */
   readonly lookAt?: number;
+  /** Judgements in a row that failed. */
+  readonly failures?: number;
 }
 
 /** Nodes whose requests come first. */
@@ -87,6 +91,7 @@ export function nextBatch<T extends Due>(due: readonly T[], { own, known }: Node
   const shares: readonly (readonly [Iterable<T>, number])[] = [
     [ordered, 1],
     [onePerNode(ordered.filter(isKnown)), knownAtOnce],
+    [again.filter(({ failures = 0 }) => failures > 0), failedAtOnce],
     [fresh, newestAtOnce],
     [onePerNode(fresh.toReversed()), oldestAtOnce],
     [onePerNode(again), againAtOnce],
@@ -185,4 +190,10 @@ export function toForget<T extends Remembered>(waiting: readonly T[], { own, kno
     (a, b) => rank(a) - rank(b) || a.summary.requestedAt.getTime() - b.summary.requestedAt.getTime(),
   );
   return ordered.slice(0, count);
+}
+
+/** A delay above `longestMs` was never set: then the clock has been set back, and it is due. */
+export function untilMs(at: number, now: number, longestMs: number): number {
+  const ms = at - now;
+  return ms > longestMs ? 0 : Math.max(0, ms);
 }

@@ -21,6 +21,7 @@ import {
   Pressure,
   type RequestSummary,
   requestSummary,
+  untilMs,
 } from './batch.ts';
 import { type NamedRequest, rowOf, type UnreadRequest, UnreadRequests, unreadSummary } from './unread.ts';
 import { type Waiting, WaitingRequests } from './waiting.ts';
@@ -38,11 +39,12 @@ export interface PassReport {
   readonly watched: number;
   /** Errors of the last judgement of each undecided request. */
   readonly failed: readonly string[];
+  /** Every look of the last round has failed: the fault is not of one request. */
+  readonly isFailing: boolean;
 }
 
 export class RequestQueue {
   readonly #options: ApproverOptions;
-  /** Policies by signer. */
   readonly #policies: ReadonlyMap<string, SignerPolicy>;
   readonly #reporter: Reporter;
   readonly #others = new OtherRequesters();
@@ -51,6 +53,8 @@ export class RequestQueue {
   readonly #pressure = new Pressure();
   /** Start of the next round under a flood, in milliseconds since the epoch. */
   #nextBatchAt = 0;
+  #failedLooks = 0;
+  #isFailing = false;
 
   constructor(options: ApproverOptions, policies: readonly SignerPolicy[]) {
     this.#options = options;
@@ -155,6 +159,7 @@ export class RequestQueue {
     if (isBatchDue) this.#pace(due, batch, now);
     const delayed = due.filter(isNew).length - batch.filter(isNew).length;
     let approved = 0;
+    this.#failedLooks = 0;
     for (const policy of this.#policies.values()) policy.begin?.();
     for (const request of this.#others.due(steadyMs(clock))) this.#reporter.leftToOthers(request);
     const groups = byNode(batch).values();
@@ -162,13 +167,14 @@ export class RequestQueue {
       for (const group of groups) for (const waiting of group) if (await this.#look(waiting)) approved += 1;
     };
     await Promise.all(Array.from({ length: lanes }, lane));
+    if (batch.length > 0) this.#isFailing = this.#failedLooks === batch.length;
     const left = this.#waiting.all();
     const failed = [...this.#unread.failed, ...left.flatMap(({ failure }) => failure ?? [])];
     const watched = left.filter(({ isWatched }) => isWatched === true).length;
     this.#options.metrics?.pending(
       left.map(({ summary, reason = 'Undecided' }) => ({ signer: signerName(summary.signer), reason })),
     );
-    return { approved, left: left.length, delayed, watched, failed };
+    return { approved, left: left.length, delayed, watched, failed, isFailing: this.#isFailing };
   }
 
   #take(one: UnreadRequest, found: NamedRequest): void {
@@ -278,6 +284,7 @@ export class RequestQueue {
   #failed(waiting: Waiting, err: unknown): void {
     const { clock } = this.#options;
     const { name } = waiting.summary;
+    this.#failedLooks += 1;
     waiting.failures += 1;
     waiting.isWatched = false;
     const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random: Math.random };
@@ -291,9 +298,3 @@ const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
 
 /** Name of an object that the API server lists as a request, and may be anything. */
 const nameOf = (request: Partial<SigningRequest> | null): string | undefined => request?.metadata?.name;
-
-/** A delay above `longestMs` was never set: then the clock has been set back, and it is due. */
-function untilMs(at: number, now: number, longestMs: number): number {
-  const ms = at - now;
-  return ms > longestMs ? 0 : Math.max(0, ms);
-}

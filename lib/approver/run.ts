@@ -70,7 +70,7 @@ async function follow(
   const watches = new WatchHealth(clock.now());
   /** Messages by signer. */
   const notListed = new Map(policies.map(({ signer }) => [signer, `${textOf(signer)} have not been listed yet`]));
-  let report: PassReport = { approved: 0, left: 0, delayed: 0, watched: 0, failed: [] };
+  let report: PassReport = { approved: 0, left: 0, delayed: 0, watched: 0, failed: [], isFailing: false };
   health?.set('approver', () => {
     const watching = watches.check(clock.now());
     if (!watching.ok) return watching;
@@ -129,8 +129,9 @@ async function follow(
 
 const textOf = (signer: string): string => `the requests for ${signer}`;
 
-function check({ failed, left, delayed }: PassReport): CheckState {
-  if (failed.length > 0) return { ok: false, message: failed.slice(0, 3).join(', ') };
+/** One request that cannot be judged makes no approver unready: requesters would decide about that. */
+function check({ failed, isFailing, left, delayed }: PassReport): CheckState {
+  if (isFailing && failed.length > 0) return { ok: false, message: failed.slice(0, 3).join(', ') };
   const rest = delayed > 0 ? `, ${delayed} of them wait for a later round` : '';
   return { ok: true, message: `${left} requests are left as they are${rest}` };
 }

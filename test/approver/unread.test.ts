@@ -228,6 +228,24 @@ describe('a request that the watch has named', () => {
     expect(again.every(({ level }) => level === 'debug')).toBe(true);
   });
 
+  it('makes nothing unready by itself when its judgement fails, and all together do', async () => {
+    const world = new World();
+    for (const name of ['bad', 'good']) {
+      world.requests.set(name, requestOf(name));
+      world.heard('ADDED', name);
+    }
+    world.during = (name) => {
+      if (name === 'bad') throw new RecoveryError('KubeRejected', 'no');
+    };
+    expect(await world.queue.pass()).toMatchObject({ isFailing: false, failed: [expect.stringContaining('"bad"')] });
+    world.isAway = true;
+    world.clock.advance(60_000);
+    expect(await world.queue.pass()).toMatchObject({ isFailing: true });
+    world.isAway = false;
+    world.clock.advance(60_000);
+    expect(await world.queue.pass()).toMatchObject({ isFailing: false });
+  });
+
   it('is covered by a list that comes later', async () => {
     const world = new World();
     world.heard('ADDED', 'a');
