@@ -27,8 +27,6 @@ export type ArtefactFacts =
       readonly message: string;
       /** Targets that share their key only: whether that key can be read. */
       readonly hasSharedKey?: boolean;
-      /** Requested pairs only: its own file holds none, and this is an earlier one. */
-      readonly isLost?: true;
       /** Certificates, where they can be read all the same. */
       readonly certificates?: readonly CertificateFacts[];
       /** Kubeconfigs only: neither the file nor a backup can serve as a template, so a new one must name its server. */
@@ -120,7 +118,6 @@ export interface SuccessorFacts {
 export const isClosed = (fact: ArtefactFacts | undefined): boolean =>
   fact?.state === 'broken' && (fact.problem === 'keyAbsent' || fact.problem === 'keyEncrypted');
 
-/** Certificates that can be read, also of broken artefacts: without a key, or the whole blocks of a torn bundle. */
 /**
  * The certificate by whose dates an artefact is shown: its first one; of CAs that are followed, the one that expires
  * last, because a former one stays beside it.
@@ -134,6 +131,7 @@ export function displayedCertificate(
   return all.toSorted((a, b) => b.notAfter.getTime() - a.notAfter.getTime())[0];
 }
 
+/** Certificates that can be read, also of broken artefacts: without a key, or the whole blocks of a torn bundle. */
 export const certificatesOf = (fact: ArtefactFacts | undefined): readonly CertificateFacts[] =>
   fact?.state === 'present' || fact?.state === 'broken' ? (fact.certificates ?? []) : [];
 

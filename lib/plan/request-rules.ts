@@ -14,7 +14,7 @@ import { isShutOut } from './follow-rules.ts';
 export function judgeRequested(at: Case<ResolvedTarget>): Verdict {
   const { artefact, fact, offers, now } = at;
   const [leaf] = certificatesOf(fact);
-  const isLost = (fact.state === 'present' || fact.state === 'broken') && fact.isLost === true;
+  const isLost = fact.state === 'present' && fact.isLost === true;
   const cannot = (problem: string): Verdict => {
     const what = `Cannot renew the kubelet's certificate in ${locationText(artefact.location)}: ${problem}`;
     const message = `${what}; ${byHandAdvice(kubeletOf(leaf))}`;

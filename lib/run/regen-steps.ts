@@ -23,9 +23,10 @@ const isLast = (run: RegenRun): boolean => isSingle(run) && run.mode.restart;
 /** Runs of units log once a day and boot the state of all artefacts. */
 const keepsNote = (run: RegenRun): boolean => isSingle(run) && !isByHand(run);
 const hasLogged = ({ report, summaryNotedAt }: RegenRun): boolean => report.summaryLoggedAt !== summaryNotedAt;
+/** Sources in the configuration, besides what a machine without a key obtains. */
+const isConfigured = ({ mode }: RegenRun): boolean => Object.keys(mode.sources).length > 0;
 const hasSources = (run: RegenRun): boolean =>
-  (run.runtime.once || run.runtime.dryRun) &&
-  (Object.keys(run.mode.sources).length > 0 || (obtains(run) && !run.runtime.dryRun));
+  (run.runtime.once || run.runtime.dryRun) && (isConfigured(run) || (obtains(run) && !run.runtime.dryRun));
 /** Entries whose sources are to be fetched from, and were not in this run: first the CAs, without which none answers. */
 function wanted({ report, fetched, resolved }: RegenRun): readonly string[] {
   const names = report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
@@ -52,8 +53,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
       const { mode } = run;
       if (keepsNote(run)) run.summaryNotedAt = (await new RunState(mode.lockDir).getText('summary'))?.at;
       if (!hasSources(run)) return;
-      const isConfigured = Object.keys(mode.sources).length > 0;
-      const configured = isConfigured ? await (await import('./other-clusters.ts')).sourcesOf(mode) : [];
+      const configured = isConfigured(run) ? await (await import('./other-clusters.ts')).sourcesOf(mode) : [];
       const obtained = obtains(run) ? await (await import('./obtain.ts')).askedBefore(run.resolved, mode.lockDir) : [];
       run.sources = new Map([...configured, ...obtained]);
     },
@@ -72,13 +72,14 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     // Artefacts that this machine can make itself came first, and no lock is held while its sources are fetched from.
     async run(run) {
       const { mode, runtime } = run;
-      const isConfigured = Object.keys(mode.sources).length > 0;
-      const { askSources } = isConfigured ? await import('./other-clusters.ts') : { askSources: async () => [] };
       // What one answer has repaired may be needed to ask for the next: a CA, for a request.
       for (let names = wanted(run); names.length > 0; names = wanted(run)) {
         for (const name of names) run.fetched.add(name);
-        const answers = await askSources({ ...mode, dryRun: runtime.dryRun }, names, runtime);
-        const asks = obtains(run) && !runtime.dryRun;
+        const { dryRun } = runtime;
+        const answers = isConfigured(run)
+          ? await (await import('./other-clusters.ts')).askSources({ ...mode, dryRun }, names, runtime)
+          : [];
+        const asks = obtains(run) && !dryRun;
         const obtained = asks ? await (await import('./obtain.ts')).obtain(run, names) : [];
         run.sources = new Map([...(run.sources ?? []), ...answers, ...obtained]);
         run.report = await repairFetched(run);

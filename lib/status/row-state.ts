@@ -1,7 +1,7 @@
 // State of a row of a kubeadm machine, and the time from which an expiry is announced. Pure.
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
-import { type ArtefactFacts, isClosed, displayedCertificate } from '../plan/facts.ts';
+import { type ArtefactFacts, displayedCertificate, isClosed } from '../plan/facts.ts';
 import type { Reason } from '../plan/reasons.ts';
 import { announcedPart, latePart } from '../well-known.ts';
 import { isKeptByOthers, type ReportInput, type RowState, stateOfOthers, type StatusRow } from './report.ts';
