@@ -155,4 +155,10 @@ export const bounds = {
     // A probe has some hundred bytes, and a scrape of Prometheus. One request of each connection is answered.
     most: { connections: 64, bytes: 8 * kibi },
   },
+  event: {
+    what: 'an event of a watch',
+    writers: 'who may write the object',
+    // One of metadata has some kilobytes, and ten megabytes in an object of the largest size, once for each change.
+    most: { characters: 1_000_000 },
+  },
 } as const satisfies Readonly<Record<string, Bound>>;

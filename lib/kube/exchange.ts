@@ -147,7 +147,8 @@ function untilSent(client: Client, signal: AbortSignal): AbortSignal {
 
 /**
  * Events of one watch, one JSON object on each line, until the server closes it or `signal` aborts (returns), or it
- * fails (throws). Every line received is delivered, or the watch fails: after a lost event only a list helps.
+ * fails (throws). Every line received is delivered, or the watch fails: after a lost event only a list helps. An
+ * event that is too large fails it (`isTooLarge`).
  */
 export async function* watchEvents(
   { pool, attempt, path, headers, clock }: Exchange,
@@ -175,6 +176,7 @@ export async function* watchEvents(
         rest = lines.pop() ?? '';
         for (const line of lines) yield parseEvent(line, attempt);
       }
+      if (rest.length > bounds.event.most.characters) throw tooLarge();
     }
     if (refusal === undefined && rest !== '') throw unavailable(attempt, 'the stream ended in the middle of an event');
   } catch (err) {

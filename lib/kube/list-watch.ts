@@ -7,7 +7,7 @@ import { errorText, isCode, RecoveryError } from '../errors.ts';
 import type { CheckState } from '../health.ts';
 import type { Log } from '../log.ts';
 import { describeRequest } from './answer.ts';
-import { type Attempt, isAway, statusError, unavailable } from './api-error.ts';
+import { type Attempt, isAway, isTooLarge, statusError, unavailable } from './api-error.ts';
 import { backoffMs } from '../retry.ts';
 import { listed } from '../summary.ts';
 import type { KubeRequest, WatchEvent } from './kube.ts';
@@ -134,7 +134,8 @@ class ListWatch<T, K> {
   async #failed(err: unknown): Promise<void> {
     this.#resourceVersion = undefined;
     // The version is too old for the server's watch cache: normal after a pause or a compaction, and a list settles it.
-    if (isCode(err, 'WatchExpired') && this.#failures === 0) {
+    // So it does after an event that is too large to read: a list of versions is short, whatever the objects hold.
+    if ((isCode(err, 'WatchExpired') || isTooLarge(err)) && this.#failures === 0) {
       this.#failures = 1;
       return;
     }

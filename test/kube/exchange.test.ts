@@ -97,3 +97,15 @@ it('a refusal of a watch that has no end is not read to it', async () => {
   server = refusing;
   await expect(firstEvent()).rejects.toMatchObject({ code: 'KubeUnavailable' });
 });
+
+it('an event of a watch that has no end is not read to it', async () => {
+  const telling = createSecureServer(tls);
+  telling.on('session', (session) => sockets.push(session));
+  telling.on('stream', (stream: ServerHttp2Stream) => {
+    stream.on('error', () => undefined);
+    stream.respond({ ':status': 200, 'content-type': 'application/json' });
+    stream.write(`{"type":"ADDED","object":{"kind":"${'x'.repeat(1_100_000)}`);
+  });
+  server = telling;
+  await expect(firstEvent()).rejects.toMatchObject({ code: 'KubeUnavailable', details: { tooLarge: true } });
+});
