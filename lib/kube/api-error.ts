@@ -128,7 +128,7 @@ const networkFailures: Readonly<Record<string, string>> = {
   UND_ERR_INFO: 'connection ended by the server',
   UND_ERR_DESTROYED: 'connection ended',
   UND_ERR_CLOSED: 'connection ended',
-  [tooLargeCode]: 'the answer, or an event of a watch, is too large, and was not read',
+  [tooLargeCode]: 'the answer is too large, and was not read',
 };
 
 function hostOf(server: string): string {

@@ -1,6 +1,7 @@
 // Exchanges over a connection of the pool: one request and its answer, or one watch and its events. Each is limited: a
 // request by its time, a watch by the silence of the server.
 import type { IncomingHttpHeaders } from 'node:http';
+import { StringDecoder } from 'node:string_decoder';
 import type { Client } from 'undici';
 import { bounds } from '../bounds.ts';
 import type { Clock } from '../clock.ts';
@@ -114,15 +115,17 @@ async function readAnswer(
     body: body === undefined ? null : JSON.stringify(body),
     signal: body === undefined ? signal : untilSent(client, signal),
   });
-  const pieces: Buffer[] = [];
+  // Bytes are outside the heap, whose collector is late to free them: of several large answers all would be kept.
+  const decoder = new StringDecoder('utf8');
+  const pieces: string[] = [];
   let bytes = 0;
   for await (const piece of answer.body as AsyncIterable<Buffer>) {
     bytes += piece.length;
     if (bytes > mostBytes) throw tooLarge();
-    pieces.push(piece);
+    pieces.push(decoder.write(piece));
     pool.pace.delivered += 1;
   }
-  const text = Buffer.concat(pieces).toString('utf8');
+  const text = pieces.join('') + decoder.end();
   return { status: answer.statusCode, retryAfter: retryAfterOf(answer.headers), text };
 }
 
