@@ -1,0 +1,237 @@
+// `verify` against real components: on a machine of the real kubeadm every relation holds and every handshake succeeds;
+// with one relation broken it names that one and no other, and exactly that handshake, token or start really fails.
+import { readFile, writeFile } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { relations } from '../../lib/trust/relations.ts';
+import { advertiseAddress } from '../support/cluster/kubeadm-machine.ts';
+import { type Probe, probes } from '../support/cluster/trust-probes.ts';
+import { idsOf, TrustWorld } from '../support/cluster/trust-world.ts';
+
+let world: TrustWorld;
+beforeAll(async () => {
+  world = await TrustWorld.prepare();
+  await world.start();
+});
+afterAll(() => world?.[Symbol.asyncDispose]());
+
+const etcd = 'etcd';
+const kas = 'kube-apiserver';
+const kcm = 'kube-controller-manager';
+type Restarted = typeof etcd | typeof kas | typeof kcm;
+
+interface Break {
+  readonly id: keyof typeof probes;
+  readonly title: string;
+  readonly breaks: () => Promise<unknown>;
+  /** Restarted with it, and afterwards. */
+  readonly restarts?: readonly Restarted[];
+  /** Also the server with the kubelet's files, which trusts this CA. */
+  readonly kubelet?: () => string;
+  /** A process does not start with it: what it, or the other one, says. */
+  readonly refuses?: readonly [name: Restarted, text: string, by?: Restarted];
+}
+
+const stranger = (): typeof world.stranger => world.stranger;
+const strangers = (name: string): Promise<string> => world.put(name, stranger().cert);
+const dataOf = async (file: string): Promise<string> => (await readFile(file)).toString('base64');
+
+/** kube-controller-manager takes one CA for all requests, or one for each kind. */
+async function signersApart(strange: 'client' | 'serving'): Promise<void> {
+  const [cert, key] = [await strangers('signer.crt'), await world.put('signer.key', stranger().key)];
+  const own = ['/etc/kubernetes/pki/ca.crt', '/etc/kubernetes/pki/ca.key'] as const;
+  const kinds = ['kubelet-client', 'kubelet-serving', 'kube-apiserver-client', 'legacy-unknown'];
+  const flags = kinds.flatMap((kind): (readonly [string, string])[] => {
+    const [certFile, keyFile] = kind === `kubelet-${strange}` ? [cert, key] : own;
+    return [
+      [`cluster-signing-${kind}-cert-file`, certFile],
+      [`cluster-signing-${kind}-key-file`, keyFile],
+    ];
+  });
+  const none = { 'cluster-signing-cert-file': '', 'cluster-signing-key-file': '' };
+  await world.tell(kcm, { ...none, ...Object.fromEntries(flags) });
+}
+
+const breaks: readonly Break[] = [
+  {
+    id: 'R1',
+    title: 'a CA signs kubelets that kube-apiserver does not trust',
+    breaks: () => signersApart('client'),
+    restarts: [kcm],
+  },
+  {
+    id: 'R2',
+    title: 'kube-apiserver trusts another CA of front proxies',
+    breaks: async () => world.tell(kas, { 'requestheader-client-ca-file': await strangers('front.crt') }),
+    restarts: [kas],
+  },
+  {
+    id: 'R2',
+    title: 'kube-apiserver allows another name of front proxies',
+    breaks: () => world.tell(kas, { 'requestheader-allowed-names': 'another' }),
+    restarts: [kas],
+  },
+  {
+    id: 'R3',
+    title: 'the kubelet serves with a certificate of another CA',
+    breaks: () => world.giveKubelet(stranger()),
+    kubelet: () => world.ca('ca').cert,
+  },
+  {
+    id: 'R4',
+    title: 'a CA signs serving certificates that kube-apiserver does not trust',
+    breaks: () => signersApart('serving'),
+    restarts: [kcm],
+  },
+  {
+    id: 'R5',
+    title: 'the kubelet trusts another CA',
+    breaks: () =>
+      world
+        .edit('/var/lib/kubelet/config.yaml', (text) =>
+          text.replace('/etc/kubernetes/pki/ca.crt', '/etc/kubernetes/own/c.crt'),
+        )
+        .then(() => strangers('c.crt')),
+    kubelet: () => stranger().cert,
+  },
+  {
+    id: 'R6',
+    title: 'kube-controller-manager signs tokens with another key',
+    breaks: async () =>
+      world.tell(kcm, { 'service-account-private-key-file': await world.put('sa.key', stranger().key) }),
+    restarts: [kcm],
+  },
+  {
+    id: 'R7',
+    title: 'kube-apiserver signs tokens with another key',
+    breaks: async () =>
+      world.tell(kas, { 'service-account-signing-key-file': await world.put('sa.key', stranger().key) }),
+    restarts: [kas],
+  },
+  {
+    id: 'R8',
+    title: 'Pods are given another CA',
+    breaks: async () => world.tell(kcm, { 'root-ca-file': await strangers('root.crt') }),
+    restarts: [kcm],
+  },
+  {
+    id: 'R9',
+    title: 'a kubeconfig has another CA',
+    breaks: async () => {
+      const data = await dataOf(stranger().cert);
+      await world.edit('/etc/kubernetes/controller-manager.conf', (text) =>
+        text.replace(/certificate-authority-data: .*/, `certificate-authority-data: ${data}`),
+      );
+    },
+  },
+  {
+    id: 'R9',
+    title: 'a kubeconfig names its server as its certificate does not',
+    breaks: () =>
+      world.edit('/etc/kubernetes/controller-manager.conf', (text) =>
+        text.replace(`https://${advertiseAddress}:6443`, 'https://127.0.0.1:6443'),
+      ),
+  },
+  {
+    id: 'R10',
+    title: 'a kubeconfig has a certificate of another CA',
+    breaks: async () => {
+      const { cert, key } = await world.leaf(stranger(), { commonName: 'system:kube-scheduler' });
+      const [certData, keyData] = [await dataOf(cert), await dataOf(key)];
+      await world.edit('/etc/kubernetes/scheduler.conf', (text) =>
+        text
+          .replace(/client-certificate-data: .*/, `client-certificate-data: ${certData}`)
+          .replace(/client-key-data: .*/, `client-key-data: ${keyData}`),
+      );
+    },
+  },
+  {
+    id: 'R11',
+    title: 'kube-apiserver shows etcd a certificate of another CA',
+    breaks: () => world.replace(world.pair('apiserver-etcd-client'), stranger(), { commonName: 'kube-apiserver' }),
+    refuses: [kas, 'rejected connection', etcd],
+    restarts: [kas],
+  },
+  {
+    id: 'R12',
+    title: 'etcd serves with a certificate that is no server',
+    breaks: () =>
+      world.replace(world.pair('etcd/server'), world.ca('etcd/ca'), {
+        commonName: 'node1',
+        ipAddresses: ['127.0.0.1'],
+      }),
+    refuses: [kas, 'authentication handshake failed'],
+    restarts: [kas],
+  },
+  {
+    id: 'R12',
+    title: 'kube-apiserver trusts another CA of etcd',
+    breaks: async () => world.tell(kas, { 'etcd-cafile': await strangers('etcd.crt') }),
+    refuses: [kas, 'authentication handshake failed'],
+    restarts: [kas],
+  },
+  {
+    id: 'R13',
+    title: 'etcd trusts peers of another CA',
+    breaks: async () => world.tell(etcd, { 'peer-trusted-ca-file': await strangers('peer.crt') }),
+    restarts: [etcd, kas],
+  },
+  {
+    id: 'R14',
+    title: 'the key of the CA that signs is another one',
+    breaks: async () => world.tell(kcm, { 'cluster-signing-key-file': await world.put('signer.key', stranger().key) }),
+    refuses: [kcm, 'private key does not match public key'],
+    restarts: [kcm],
+  },
+  {
+    id: 'R15',
+    title: 'the key of a certificate is another one',
+    breaks: async () => writeFile(world.pair('apiserver').key, await readFile(stranger().key)),
+    refuses: [kas, 'private key does not match public key'],
+    restarts: [kas],
+  },
+  {
+    id: 'R16',
+    title: 'kube-controller-manager trusts another CA of front proxies',
+    breaks: async () => world.tell(kcm, { 'requestheader-client-ca-file': await strangers('front.crt') }),
+    restarts: [kcm],
+  },
+];
+
+describe('verify on a machine of kubeadm whose kubelet is verified', () => {
+  it('says that every relation holds', async () => {
+    const { rows, code } = await world.verify();
+    const all = relations.map(({ id }) => id);
+    expect(idsOf(rows, 'fails')).toEqual([]);
+    expect(idsOf(rows, 'unknown')).toEqual([]);
+    expect(idsOf(rows, 'holds')).toEqual(all);
+    expect(code).toBe(0);
+  });
+
+  it.each(Object.entries<Probe>(probes))('%s: what needs it really works', async (_, probe) => {
+    await world.restoring(async () => expect(await probe(world)).toBe(true));
+  });
+});
+
+describe('verify names the relation that is broken, and no other', () => {
+  it.each(breaks)('$id: $title', async ({ id, breaks: doBreak, restarts = [], kubelet, refuses }) => {
+    await world.restoring(async () => {
+      await doBreak();
+      const { rows, code } = await world.verify();
+      expect(idsOf(rows, 'fails'), JSON.stringify(rows.filter(({ verdict }) => verdict !== 'holds'))).toEqual([id]);
+      expect(idsOf(rows, 'unknown')).toEqual([]);
+      expect(code).toBe(3);
+      if (refuses === undefined) {
+        for (const name of restarts) await world.restart(name);
+        if (kubelet !== undefined) await world.startKubeletServer(kubelet());
+        expect(await probes[id](world)).toBe(false);
+      } else await world.startsAndSays(...refuses);
+    });
+    for (const name of restarts) await world.restart(name);
+    if (kubelet !== undefined || id === 'R4') await world.startKubeletServer();
+    expect(await probes[id](world)).toBe(true);
+  });
+
+  it('breaks each relation once at least', () => {
+    expect([...new Set(breaks.map(({ id }) => id))]).toEqual(relations.map(({ id }) => id));
+  });
+});
