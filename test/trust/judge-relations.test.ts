@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { judgeRelations, type RelationRow } from '../../lib/trust/judge-relations.ts';
 import { relations } from '../../lib/trust/relations.ts';
+import { signSigner } from '../../lib/pki/sign.ts';
 import { authority, day, now } from '../pki/authority.ts';
 import {
   address,
   type Changes,
   cluster,
   etcdCa,
-  etcdServer,
   frontCa,
   holder,
   kubeconfig,
@@ -33,16 +33,20 @@ const etcd = (flags: Readonly<Record<string, string>>): Changes => ({ flags: { e
 const file = (name: string, text: string | undefined): Changes => ({ files: { [`/pki/${name}`]: text } });
 const scheduler = (text: string): Changes => ({ kubeconfigs: { '/scheduler.conf': text } });
 
-const [strangeClient, strangeServing, etcdWithoutUsage, later] = await Promise.all([
+const [strangeClient, strangeServing, etcdWithoutUsage, expired, later] = await Promise.all([
   pair(stranger, 'client'),
   pair(stranger, 'serving'),
   pair(etcdCa, 'serving'),
+  pair(cluster, 'client', { notAfter: day(-0.5), now: day(-0.6) }),
   pair(cluster, 'client', { notBefore: day(2), notAfter: day(100), now: day(2) }),
 ]);
 const intermediate = await authority({ commonName: 'intermediate', issuer: cluster });
 const below = await pair(intermediate, 'client');
 const short = await authority({ commonName: 'kubernetes', notAfter: day(20) });
-const ofShort = await pair(short, 'client', { notAfter: day(20) });
+/** The same CA, as its owner has renewed it, has signed a leaf that outlives the former certificate. */
+const shortDates = { notBefore: day(-1), now };
+const longer = await signSigner({ ...shortDates, commonName: 'kubernetes', key: short.key, notAfter: day(400) });
+const beyondShort = await pair({ certificate: longer, key: short.key }, 'client', { notAfter: day(100) });
 
 describe('judgeRelations()', () => {
   it('says that every relation holds where each does', () => {
@@ -99,7 +103,7 @@ describe('judgeRelations()', () => {
     ['R10', 'a kubeconfig has a certificate of another CA', scheduler(kubeconfig({ client: strangeClient }))],
     ['R10', 'a kubeconfig has a certificate of a server', scheduler(kubeconfig({ client: serving }))],
     ['R10', 'the certificate of a kubeconfig is not valid yet', scheduler(kubeconfig({ client: later }))],
-    ['R10', 'the certificate of a kubeconfig has expired', scheduler(kubeconfig({ client: ofShort }))],
+    ['R10', 'the certificate of a kubeconfig has expired', scheduler(kubeconfig({ client: expired }))],
     [
       'R11',
       'etcd is shown a certificate of another CA',
@@ -216,12 +220,15 @@ describe('judgeRelations() at another time', () => {
   });
 
   it('says the end of a root that ends before its leaf, unless another one takes its place', () => {
-    const renewed = { ...file('ca.crt', `${cluster.pem}`) };
-    const client = kubeconfig({ client: ofShort });
-    const files = { '/pki/clients.crt': `${cluster.pem}${short.certificate.pem}` };
-    const rows = judged({ ...kas({ 'client-ca-file': '/pki/clients.crt' }), files, ...scheduler(client) });
-    expect(rows.find(({ id }) => id === 'R10')).toMatchObject({ verdict: 'holds', breaksFrom: day(20) });
-    expect(idsOf(judged(renewed), 'fails')).toEqual([]);
+    const endWith = (clients: string): RelationRow | undefined => {
+      const files = { '/pki/clients.crt': `${cluster.pem}${clients}` };
+      const changes = { ...kas({ 'client-ca-file': '/pki/clients.crt' }), files };
+      const holderOfShort = scheduler(kubeconfig({ client: beyondShort }));
+      return judged({ ...changes, ...holderOfShort }).find(({ id }) => id === 'R10');
+    };
+    expect(endWith(short.certificate.pem)).toMatchObject({ verdict: 'holds', breaksFrom: day(20) });
+    const both = `${short.certificate.pem}${longer.pem}`;
+    expect(endWith(both)).toMatchObject({ verdict: 'holds', breaksFrom: day(100) });
   });
 
   it('agrees with its own forecast, to the second', () => {
@@ -263,5 +270,3 @@ describe('judgeRelations() without a CA', () => {
     expect(idsOf(judged({ files, without: [printOf(stranger)] }), 'fails')).toEqual([]);
   });
 });
-
-it('etcd of the fixture is server and client', () => expect(etcdServer.cert).toContain('BEGIN CERTIFICATE'));

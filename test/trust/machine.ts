@@ -83,7 +83,7 @@ const [serving, kubeletClient, etcdClient, proxyClient, etcdServer, etcdPeer, ku
     generateKey(p256),
   ]);
 
-export { etcdServer, holder, proxyClient, serving };
+export { holder, proxyClient, serving };
 
 const files: Readonly<Record<string, string>> = {
   '/pki/ca.crt': cluster.pem,
