@@ -149,7 +149,9 @@ export function keyOfSource(facts: TrustFacts, source: Source, file: string): So
 export function viewOf(facts: TrustFacts, { file, reading }: KubeconfigHere): Sought<KubeconfigView> {
   if (reading === undefined) return { lack: unknown(`"${file}" ${facts.files.get(file)?.unread ?? 'is not read'}`) };
   if ('problem' in reading) return { lack: fails(`no component can load "${file}": ${reading.problem}`) };
-  return 'foreign' in reading ? { lack: notApplicable(`"${file}": ${reading.foreign}`) } : { value: reading };
+  if (!('foreign' in reading)) return { value: reading };
+  const reason = `"${file}": ${reading.foreign}`;
+  return { lack: reading.isOtherDocument === true ? fails(reason) : notApplicable(reason) };
 }
 
 /** Returns the CAs of a trust without those that are taken out. */

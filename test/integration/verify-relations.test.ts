@@ -1,11 +1,16 @@
 // `verify` against real components: on a machine of the real kubeadm every relation holds and every handshake succeeds;
 // with one relation broken it names that one and no other, and exactly that handshake, token or start really fails.
+import { X509Certificate } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
 import { relations } from '../../lib/trust/relations.ts';
+import { createAuthority } from '../support/certificates/certificates.ts';
+import { runOn } from '../support/cluster/flagged-machine.ts';
 import { advertiseAddress } from '../support/cluster/kubeadm-machine.ts';
 import { type Probe, probes } from '../support/cluster/trust-probes.ts';
-import { idsOf, TrustWorld } from '../support/cluster/trust-world.ts';
+import { idsOf, type RelationSight, TrustWorld } from '../support/cluster/trust-world.ts';
+import { eventually } from '../support/eventually.ts';
 
 let world: TrustWorld;
 beforeAll(async () => {
@@ -34,6 +39,15 @@ interface Break {
 const stranger = (): typeof world.stranger => world.stranger;
 const strangers = (name: string): Promise<string> => world.put(name, stranger().cert);
 const dataOf = async (file: string): Promise<string> => (await readFile(file)).toString('base64');
+
+async function giveScheduler({ cert, key }: typeof world.stranger): Promise<void> {
+  const [certData, keyData] = [await dataOf(cert), await dataOf(key)];
+  await world.edit('/etc/kubernetes/scheduler.conf', (text) =>
+    text
+      .replace(/client-certificate-data: .*/, `client-certificate-data: ${certData}`)
+      .replace(/client-key-data: .*/, `client-key-data: ${keyData}`),
+  );
+}
 
 /** kube-controller-manager takes one CA for all requests, or one for each kind. */
 async function signersApart(strange: 'client' | 'serving'): Promise<void> {
@@ -135,13 +149,7 @@ const breaks: readonly Break[] = [
     id: 'R10',
     title: 'a kubeconfig has a certificate of another CA',
     breaks: async () => {
-      const { cert, key } = await world.leaf(stranger(), { commonName: 'system:kube-scheduler' });
-      const [certData, keyData] = [await dataOf(cert), await dataOf(key)];
-      await world.edit('/etc/kubernetes/scheduler.conf', (text) =>
-        text
-          .replace(/client-certificate-data: .*/, `client-certificate-data: ${certData}`)
-          .replace(/client-key-data: .*/, `client-key-data: ${keyData}`),
-      );
+      await giveScheduler(await world.leaf(stranger(), { commonName: 'system:kube-scheduler' }));
     },
   },
   {
@@ -233,5 +241,77 @@ describe('verify names the relation that is broken, and no other', () => {
 
   it('breaks each relation once at least', () => {
     expect([...new Set(breaks.map(({ id }) => id))]).toEqual(relations.map(({ id }) => id));
+  });
+});
+
+describe('verify at another time', () => {
+  const end = (): Date => new Date(Math.ceil(systemClock.now().getTime() / 1000) * 1000 + 30_000);
+  const isoOf = (date: Date): string => date.toISOString().replace('.000Z', 'Z');
+
+  /** The handshake ends when the report says so. */
+  async function agrees(notAfter: Date): Promise<void> {
+    const isScheduler = ({ relation, credential }: RelationSight): boolean =>
+      relation === 'R10' && credential.file === '/etc/kubernetes/scheduler.conf';
+    const { rows } = await world.verify();
+    expect(rows.find(isScheduler)).toMatchObject({ verdict: 'holds', breaksFrom: isoOf(notAfter) });
+    expect(idsOf((await world.verify(`--at=${isoOf(notAfter)}`)).rows, 'fails')).toEqual([]);
+    const after = await world.verify(`--at=${isoOf(new Date(notAfter.getTime() + 1000))}`);
+    expect(after.rows.filter(({ verdict }) => verdict === 'fails')).toEqual(after.rows.filter(isScheduler));
+    expect(await probes.R10(world)).toBe(true);
+    await eventually(async () => expect(await probes.R10(world)).toBe(false));
+    expect(systemClock.now().getTime()).toBeGreaterThanOrEqual(notAfter.getTime());
+    expect(idsOf((await world.verify()).rows, 'fails')).toEqual(['R10']);
+  }
+
+  it('agrees with handshakes of a leaf that ends', () =>
+    world.restoring(async () => {
+      const notAfter = end();
+      await giveScheduler(await world.leaf(world.ca('ca'), { commonName: 'system:kube-scheduler', notAfter }));
+      await agrees(notAfter);
+    }));
+
+  it('agrees with handshakes of a CA that ends before its leaf', async () => {
+    await world.restoring(async () => {
+      await world.put('clients.crt', world.ca('ca').cert);
+      await world.tell(kas, { 'client-ca-file': '/etc/kubernetes/own/clients.crt' });
+      await world.restart(kas);
+      const notAfter = end();
+      const short = await createAuthority(`${world.machine.root}/short`, { commonName: 'short', notAfter });
+      await giveScheduler(await world.leaf(short, { commonName: 'system:kube-scheduler' }));
+      const both = `${await readFile(world.ca('ca').cert, 'utf8')}${await readFile(short.cert, 'utf8')}`;
+      await world.write('/etc/kubernetes/own/clients.crt', both);
+      await eventually(async () => expect(await probes.R10(world)).toBe(true), { withinMs: 20_000 });
+      await agrees(notAfter);
+    });
+    await world.restart(kas);
+  });
+});
+
+describe('verify without a CA', () => {
+  it('names what really breaks when that CA is taken out', async () => {
+    const ids = ['R2', 'R16'] as const;
+    const { rows, code } = await world.verify('--without=/etc/kubernetes/pki/front-proxy-ca.crt');
+    expect(idsOf(rows, 'fails')).toEqual(ids);
+    expect(code).toBe(3);
+    await world.restoring(async () => {
+      await world.put('front.crt', stranger().cert);
+      for (const name of [kas, kcm] as const) {
+        await world.tell(name, { 'requestheader-client-ca-file': '/etc/kubernetes/own/front.crt' });
+        await world.restart(name);
+      }
+      for (const [id, probe] of Object.entries<Probe>(probes))
+        expect(await probe(world), id).toBe(!(ids as readonly string[]).includes(id));
+    });
+    await world.startKubeletServer();
+    for (const name of [kas, kcm] as const) await world.restart(name);
+  });
+
+  it('takes a fingerprint, and refuses what is neither that nor a file', async () => {
+    const { fingerprint256 } = new X509Certificate(await readFile(world.ca('etcd/ca').cert));
+    const { rows } = await world.verify(`--without=SHA256:${fingerprint256}`);
+    expect(idsOf(rows, 'fails')).toEqual(['R11', 'R12', 'R13']);
+    const { stderr, code } = await runOn(world.machine, 'verify', '--without=/absent');
+    expect(stderr).toContain('--without must be its file or its fingerprint');
+    expect(code).toBe(2);
   });
 });
