@@ -6,14 +6,10 @@ import { parseFingerprint } from '../lib/config/authority-settings.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText, RecoveryError } from '../lib/errors.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
-import { directoriesOfKubeadm } from '../lib/inventory/discover/kubeadm-machine.ts';
-import { movedPaths } from '../lib/inventory/discover/named-files.ts';
 import type { Problem } from '../lib/problems.ts';
 import { renderTrust, type TrustFormat } from '../lib/status/trust-report.ts';
-import { fingerprintsIn, gatherTrust } from '../lib/trust/gather-trust.ts';
-import { judgeRelations } from '../lib/trust/judge-relations.ts';
-import { relations } from '../lib/trust/relations.ts';
+import { fingerprintsIn } from '../lib/trust/gather-trust.ts';
+import { verifyMachine } from '../lib/trust/verify-machine.ts';
 import { exitOfTrust } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { type CommandLine, configInput, orKubeadm, outputFormat } from './read-config.ts';
@@ -28,15 +24,9 @@ export async function verifyCommand(line: VerifyLine, io: Io): Promise<number> {
   const problems: Problem[] = [];
   const output = outputFormat(formats, wanted, problems);
   const at = dateOfFlag(asked, problems) ?? systemClock.now();
-  const { inventory, environment } = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems });
-  const usual = directoriesOfKubeadm(allDirectories(inventory, {}));
-  const here = directoriesOfKubeadm(allDirectories(inventory, environment.directories ?? {}));
-  const { facts, notes } = await gatherTrust({
-    ...here,
-    moved: movedPaths(usual, here),
-    without: without === undefined ? new Set() : await takenOut(without, io.cwd),
-  });
-  const report = { at, without, rows: judgeRelations(relations, facts, at), notes };
+  const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems });
+  const taken = without === undefined ? undefined : await takenOut(without, io.cwd);
+  const report = { at, without, ...(await verifyMachine(config, at, taken)) };
   io.stdout.write(renderTrust(report, output));
   return exitOfTrust(report);
 }

@@ -34,6 +34,19 @@ export function renderTrust(report: TrustReport, format: TrustFormat): string {
   return format === 'mermaid' ? trustGraph(report.rows) : structured(info(report), format, 2);
 }
 
+/** The worst relation, for a report about certificates; none where nothing is broken. */
+export function trustNotes(rows: readonly RelationRow[]): readonly string[] {
+  const broken = rows.filter(({ verdict }) => verdict === 'fails');
+  const [first] = broken;
+  if (first === undefined) return [];
+  const { id, credential, trust, reason, breaks } = first;
+  const more = broken.length === 1 ? '' : ` (and ${broken.length - 1} more like this)`;
+  return [
+    `${credential.name} does not verify against ${trust.name} (${id}): ${reason}; ${breaks}${more}. ` +
+      `"${nextCommand('verify')}" shows who must trust whom`,
+  ];
+}
+
 const verdictTexts = { holds: 'holds', fails: 'FAILS', unknown: 'UNKNOWN', notApplicable: '-' } as const;
 
 function tables(report: TrustReport): string {

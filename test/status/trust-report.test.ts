@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { exitOfTrust } from '../../cmd/exit-codes.ts';
-import { renderTrust, type TrustReport } from '../../lib/status/trust-report.ts';
+import { renderTrust, trustNotes, type TrustReport } from '../../lib/status/trust-report.ts';
 import { judgeRelations } from '../../lib/trust/judge-relations.ts';
 import { relations } from '../../lib/trust/relations.ts';
 import { day, now } from '../pki/authority.ts';
@@ -79,5 +79,22 @@ describe('renderTrust()', () => {
     const graph = renderTrust(report({ files: { '/pki/ca.key': stranger.keyPem } }), 'mermaid');
     expect(graph).toContain('"R14 fails"');
     expect(graph).not.toContain('"R15');
+  });
+});
+
+describe('trustNotes()', () => {
+  it('names the worst relation alone, and where the rest is', () => {
+    expect(trustNotes(report().rows)).toEqual([]);
+    expect(trustNotes(report(unread).rows)).toEqual([]);
+    expect(trustNotes(report(broken).rows)).toEqual([
+      expect.stringMatching(
+        /^kube-apiserver --tls-cert-file does not verify against kube-controller-manager --root-ca-file \(R8\): .*; Pods refuse .*\. "kube-cert-recovery verify" shows /,
+      ),
+    ]);
+    expect(
+      trustNotes(
+        report({ flags: { kubelet: { 'client-ca-file': '' } }, files: { '/pki/ca.key': stranger.keyPem } }).rows,
+      ),
+    ).toEqual([expect.stringContaining('(and 1 more like this)')]);
   });
 });
