@@ -16,6 +16,7 @@ import {
   flagName,
   type Sought,
   held,
+  isElsewhere,
   notApplicable,
   type Side,
   trusted,
@@ -58,6 +59,8 @@ interface Handshake extends Pick<Direction, 'usages'> {
   readonly names?: readonly string[];
   /** Common names that are allowed; none: all are. */
   readonly commonNames?: readonly string[];
+  /** Whether who verifies it runs on another machine: then what every verifier refuses is known all the same. */
+  readonly isElsewhere?: boolean;
 }
 
 function handshake({
@@ -68,10 +71,19 @@ function handshake({
   usages,
   names = [],
   commonNames = [],
+  isElsewhere: isAlone = false,
 }: Handshake): RelationCheck {
   if (chain.value === undefined) return timeless(credential, trust, chain.lack);
-  if (roots.value === undefined) return timeless(credential, trust, roots.lack);
   const [leaf, ...intermediates] = chain.value;
+  if (roots.value === undefined) {
+    const { lack } = roots;
+    if (!isAlone) return timeless(credential, trust, lack);
+    const answer = (at: Date): TrustJudgement => {
+      const refused = usages.map((usage) => verifyChain({ leaf, intermediates: [], roots: [leaf], at, usage }));
+      return refused.flatMap((one) => (one.ok ? [] : [fails(one.reason)]))[0] ?? lack;
+    };
+    return { credential, trust, certificates: [leaf], answer };
+  }
   const { value: among } = roots;
   const answer = (at: Date): TrustJudgement => {
     if (among.length === 0) return fails(`no certificate is left in ${trust.name}`);
@@ -119,6 +131,7 @@ function certificateChecks(credential: FlagOf, direction: Direction, facts: Trus
       roots,
       usages,
       names: met.flatMap((name) => name ?? []),
+      isElsewhere: isElsewhere(facts, direction.trust.component),
       commonNames: commonNames === undefined ? [] : valuesOf(facts, commonNames).flatMap((list) => list.split(',')),
     }),
   );
@@ -165,7 +178,8 @@ function clientChecks({ direction }: RuleOf<'kubeconfigClient'>, facts: TrustFac
     const { value: view, lack } = viewOf(facts, one);
     if (view === undefined) return timeless(credential, trust, lack);
     const chain = certificatesOfSource(facts, view.certificate, one.file);
-    return handshake({ credential, trust, chain, roots, usages: direction.usages });
+    const isAlone = isElsewhere(facts, direction.trust.component);
+    return handshake({ credential, trust, chain, roots, usages: direction.usages, isElsewhere: isAlone });
   });
 }
 

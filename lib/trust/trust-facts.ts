@@ -68,11 +68,16 @@ export const flagName = ({ component, flag }: FlagOf): string => `${component} -
 
 /** Returns values of a flag that count: the last one, except for flags that make a list (pflag). */
 export function valuesOf({ settings }: Pick<TrustFacts, 'settings'>, { component, flag }: FlagOf): readonly string[] {
-  const all = (settings[component]?.values.get(flag) ?? []).filter((value) => value !== '');
+  const all = settings[component]?.values.get(flag) ?? [];
   const role = fileFlags[component][flag];
   const isList = role === undefined || (role.holds === 'tokenKey' && role.knownBy === undefined);
-  return isList ? all : all.slice(-1);
+  // An empty value means none, also behind another one.
+  return (isList ? all : all.slice(-1)).filter((value) => value !== '');
 }
+
+/** Whether a component runs on another machine, if anywhere. */
+export const isElsewhere = ({ settings, doubts }: TrustFacts, component: ComponentName): boolean =>
+  settings[component] === undefined && doubts[component] === undefined;
 
 /** Returns the files that a flag names. */
 export function filesNamed(facts: TrustFacts, flag: FlagOf): Sought<readonly NamedFile[]> {

@@ -192,6 +192,20 @@ describe('judgeRelations()', () => {
     );
   });
 
+  it('says that a certificate has expired, although who verifies it runs elsewhere', () => {
+    const away: Changes = { flags: { etcd: undefined } };
+    const files = { '/pki/etcd-client.crt': expired.cert, '/pki/etcd-client.key': expired.key };
+    expect(idsOf(judged({ ...away, files }), 'fails')).toEqual(['R11']);
+    const worker = { 'kube-apiserver': undefined, 'kube-controller-manager': undefined, etcd: undefined };
+    expect(idsOf(judged({ flags: worker }), 'fails')).toEqual([]);
+    expect(idsOf(judged({ flags: worker, ...scheduler(kubeconfig({ client: expired })) }), 'fails')).toEqual(['R10']);
+  });
+
+  it('takes an empty value for none, also behind another one', () => {
+    const twice = kas({ 'kubelet-certificate-authority': ['/pki/stranger.crt', ''] });
+    expect(judged(twice).find(({ id }) => id === 'R3')?.verdict).toBe('notApplicable');
+  });
+
   it('knows nothing of a component whose flags are not known', () => {
     const rows = judged({ doubts: { etcd: 'Cannot read the manifest' } });
     expect(idsOf(rows, 'unknown')).toEqual(['R11', 'R12', 'R13', 'R15']);
