@@ -106,7 +106,7 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
         : unitNotes(missing, { isAdopted: directory !== undefined, starter, given })),
       ...(adoption?.notes ?? []),
       ...(rights === undefined ? [] : [rights]),
-      ...trustNotes((await verifyMachine(config, at ?? systemClock.now())).rows),
+      ...trustNotes((await verifyMachine(config, { at: at ?? systemClock.now() })).rows),
     ],
     isArmed: missing.length === 0,
     starter,

@@ -5,7 +5,7 @@ import { rootRefusal, signatureMatches, verifyChain } from '../pki/verify.ts';
 import { type RelationCheck, type RuleOf, timeless } from './check.ts';
 import { isOfMachine, namesMet, sniFor } from './met-names.ts';
 import { pairChecks, signerKeyChecks, tokenKeyCheck } from './key-checks.ts';
-import type { Direction, FlagOf, Relation } from './relations.ts';
+import { type Direction, type FlagOf, publishedText, type Relation } from './relations.ts';
 import {
   type TrustJudgement,
   certificatesAt,
@@ -27,7 +27,11 @@ import {
 } from './trust-facts.ts';
 
 /** Returns the checks of a relation, one at least. */
-export function checksOf({ rule }: Relation, facts: TrustFacts): readonly RelationCheck[] {
+export function checksOf(relation: Relation, facts: TrustFacts): readonly RelationCheck[] {
+  return [...checksOfRule(relation, facts), ...publishedChecks(relation, facts)];
+}
+
+function checksOfRule({ rule }: Relation, facts: TrustFacts): readonly RelationCheck[] {
   switch (rule.kind) {
     case 'certificate':
       return rule.directions.flatMap((direction) => certificateChecks(rule.credential, direction, facts));
@@ -111,28 +115,64 @@ function rootsOf(facts: TrustFacts, { trust, isDemanded }: Direction): Sought<re
   return { lack: answer, side: { name: flagName(trust) } };
 }
 
+interface RootsMet {
+  readonly trust: Side;
+  readonly roots: Sought<readonly Certificate[]>;
+  readonly commonNames: readonly string[];
+  readonly isElsewhere: boolean;
+}
+
 function certificateChecks(credential: FlagOf, direction: Direction, facts: TrustFacts): readonly RelationCheck[] {
-  const { usages, commonNames } = direction;
+  const { commonNames } = direction;
   const { side: trust, ...roots } = rootsOf(facts, direction);
+  if (isOtherClient(credential, direction, facts)) return [];
+  return shownTo(credential, direction, facts, {
+    trust,
+    roots,
+    commonNames: commonNames === undefined ? [] : valuesOf(facts, commonNames).flatMap((list) => list.split(',')),
+    isElsewhere: isElsewhere(facts, direction.trust.component),
+  });
+}
+
+/** Against what is published in the API; none where the API was not asked, or does not have it. */
+function publishedChecks({ rule, published }: Relation, facts: TrustFacts): readonly RelationCheck[] {
+  if (published === undefined || (rule.kind !== 'certificate' && rule.kind !== 'kubeconfigServer')) return [];
+  const name = publishedText(published, published.key);
+  if (!facts.files.has(name)) return [];
+  const [direction] = rule.kind === 'certificate' ? rule.directions : [];
+  const { commonNamesKey } = published;
+  const listed = commonNamesKey === undefined ? undefined : facts.files.get(publishedText(published, commonNamesKey));
+  const met = { usages: direction?.usages ?? (['serverAuth'] as const), names: direction?.names };
+  return shownTo(rule.credential, met, facts, {
+    trust: { name },
+    roots: trusted(facts, certificatesAt(facts, name)),
+    commonNames: listed?.bytes === undefined ? [] : Buffer.from(listed.bytes).toString().split(','),
+    isElsewhere: false,
+  });
+}
+
+function shownTo(
+  credential: FlagOf,
+  { usages, names: rule }: Pick<Direction, 'usages' | 'names'>,
+  facts: TrustFacts,
+  met: RootsMet,
+): readonly RelationCheck[] {
+  const { trust } = met;
   const { value: own, lack } = fileNamed(facts, credential);
   if (own === undefined) return [timeless({ name: flagName(credential) }, trust, lack)];
-  if (isOtherClient(credential, direction, facts)) return [];
-  const names = namesMet(direction.names, facts);
+  const names = namesMet(rule, facts);
   // One certificate may be shown for some of the names, and another one for the rest.
   const isServer = credential.component === 'kube-apiserver' && credential.flag === 'tls-cert-file';
   const shown = Map.groupBy(names.length === 0 ? [undefined] : names, (name) =>
     isServer && name !== undefined ? (sniFor(name, facts)?.file ?? own.file) : own.file,
   );
-  return [...shown].map(([file, met]) =>
+  return [...shown].map(([file, some]) =>
     handshake({
+      ...met,
       credential: file === own.file ? own : { name: 'kube-apiserver --tls-sni-cert-key', file },
-      trust,
       chain: certificatesAt(facts, file),
-      roots,
       usages,
-      names: met.flatMap((name) => name ?? []),
-      isElsewhere: isElsewhere(facts, direction.trust.component),
-      commonNames: commonNames === undefined ? [] : valuesOf(facts, commonNames).flatMap((list) => list.split(',')),
+      names: some.flatMap((name) => name ?? []),
     }),
   );
 }

@@ -60,7 +60,7 @@ export async function gatherTrust(place: TrustPlace): Promise<Gathered> {
   const kubeconfigs: KubeconfigHere[] = [];
   for (const [file, { name, isOptional }] of places) {
     await read(file);
-    const { bytes, unread } = { bytes: undefined, unread: undefined, ...files.get(file) };
+    const { bytes, unread } = files.get(file) ?? {};
     if (unread === absent && isOptional === true) continue;
     const reading = bytes === undefined ? undefined : readKubeconfigView(file, bytes, {});
     kubeconfigs.push({ name, file, reading: withMoved(reading, moved) });

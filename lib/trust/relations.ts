@@ -2,6 +2,7 @@
 // breaks where it does not. From the tables of "Operating kube-apiserver Without Hiccups" (KubeCon Europe 2019), and
 // from the flags of Kubernetes 1.35 and etcd 3.6. docs/trust.md shows the same table. Pure.
 import type { ComponentName } from '../components.ts';
+import { clusterInfoKey, clusterInfoName } from '../kube/cluster-info.ts';
 
 export interface FlagOf {
   readonly component: ComponentName;
@@ -18,7 +19,7 @@ export interface Direction {
   readonly trust: FlagOf;
   /** All of them: a peer is server and client. */
   readonly usages: readonly Usage[];
-  readonly names?: NameRule;
+  readonly names?: NameRule | undefined;
   /** The flag that lists the common names that are allowed; any, where it is not set. */
   readonly commonNames?: FlagOf;
   /** Without that flag its component trusts nobody. Default: it asks nobody for a certificate then. */
@@ -42,9 +43,20 @@ export type Rule =
   /** Every certificate against its own key. */
   | { readonly kind: 'pairs' };
 
+/** Trust that the API keeps for readers elsewhere: an entry of a ConfigMap. */
+export interface PublishedTrust {
+  readonly namespace: string;
+  readonly name: string;
+  readonly key: string;
+  /** The entry that lists the common names that are allowed, as JSON. */
+  readonly commonNamesKey?: string;
+}
+
 export interface Relation {
   readonly id: `R${number}`;
   readonly rule: Rule;
+  /** The same credential must verify against this, too. */
+  readonly published?: PublishedTrust;
   /** What does not work any more, as the last part of a sentence. */
   readonly breaks: string;
   /** By what people see it. */
@@ -140,12 +152,14 @@ export const relations: readonly Relation[] = [
       credential: kas('tls-cert-file'),
       directions: [{ trust: kcm('root-ca-file'), usages: ['serverAuth'], names: 'inCluster' }],
     },
+    published: { namespace: 'default', name: 'kube-root-ca.crt', key: 'ca.crt' },
     breaks: 'Pods refuse the API server (kube-root-ca.crt)',
     seen: 'Pods log `x509: certificate signed by unknown authority`',
   },
   {
     id: 'R9',
     rule: { kind: 'kubeconfigServer', credential: kas('tls-cert-file') },
+    published: { ...clusterInfoName, key: clusterInfoKey },
     breaks: 'the holder of that kubeconfig refuses the API server',
     seen: 'it logs `tls: failed to verify certificate`',
   },
@@ -212,6 +226,12 @@ export const relations: readonly Relation[] = [
       credential: kas('proxy-client-cert-file'),
       directions: [frontTo(kcm), frontTo(ks)],
     },
+    published: {
+      namespace: 'kube-system',
+      name: 'extension-apiserver-authentication',
+      key: 'requestheader-client-ca-file',
+      commonNamesKey: fronts.commonNames,
+    },
     breaks: 'that server takes no user from kube-apiserver as a front proxy',
     seen: 'it answers forwarded requests with 401',
   },
@@ -219,11 +239,21 @@ export const relations: readonly Relation[] = [
 
 const flagText = ({ component, flag }: FlagOf): string => `${component} --${flag}`;
 
+/** An entry of a ConfigMap, for people, and by its content in TrustFacts. */
+export const publishedText = ({ namespace, name }: PublishedTrust, key: string): string =>
+  `ConfigMap "${namespace}/${name}" ${key}`;
+
 /** Both sides of a relation as its flags are named, for people. */
-export function sidesOf({ rule }: Relation): {
+export function sidesOf({ rule, published }: Relation): {
   readonly credential: readonly string[];
   readonly trust: readonly string[];
 } {
+  const { credential, trust } = sidesOfRule(rule);
+  const also = published === undefined ? [] : [publishedText(published, published.key)];
+  return { credential, trust: [...trust, ...also] };
+}
+
+function sidesOfRule(rule: Rule): ReturnType<typeof sidesOf> {
   const different = (flags: readonly FlagOf[]): readonly string[] => [...new Set(flags.map(flagText))];
   switch (rule.kind) {
     case 'certificate':

@@ -12,7 +12,8 @@ import { parsePrivateKey } from '../pki/key.ts';
 import type { FlagOf } from './relations.ts';
 
 /** `unread`: why, as the last part of a sentence. */
-export type FileHere = { readonly bytes: Uint8Array; readonly unread?: never } | { readonly unread: string };
+export type FileHere =
+  { readonly bytes: Uint8Array; readonly unread?: never } | { readonly unread: string; readonly bytes?: never };
 
 export interface KubeconfigHere {
   /** The flag that names it, else its file name. */
@@ -27,7 +28,7 @@ export interface TrustFacts {
   /** Why the flags of a component are not known, as a sentence. */
   readonly doubts: Readonly<Partial<Record<ComponentName, string>>>;
   readonly kubeconfigs: readonly KubeconfigHere[];
-  /** Content by path on this machine. */
+  /** Content by path on this machine, and of entries of ConfigMaps by their text (publishedText). */
   readonly files: ReadonlyMap<string, FileHere>;
   /** Place on this machine of a path that a flag names. */
   readonly moved: (path: string) => string;
@@ -105,7 +106,7 @@ export function fileNamed(facts: TrustFacts, flag: FlagOf): Sought<NamedFile> {
 }
 
 function bytesIn({ files }: TrustFacts, file: string): Sought<Uint8Array> {
-  const { bytes, unread } = { bytes: undefined, unread: 'is not read', ...files.get(file) };
+  const { bytes, unread = 'is not read' } = files.get(file) ?? {};
   return bytes === undefined ? { lack: unknown(`"${file}" ${unread}`) } : { value: bytes };
 }
 

@@ -8,20 +8,28 @@ import type { Environment } from '../inventory/resolve.ts';
 import { gatherTrust } from './gather-trust.ts';
 import { judgeRelations, type RelationRow } from './judge-relations.ts';
 import { relations } from './relations.ts';
+import type { TrustFacts } from './trust-facts.ts';
 
-interface MachineQuestion {
+interface VerifiedMachine {
   readonly inventory: Inventory;
   readonly environment: Environment;
 }
 
-/** `without`: fingerprints of CAs that are taken out of every trust. */
+interface TrustQuestion {
+  readonly at: Date;
+  /** Fingerprints of CAs that are taken out of every trust. */
+  readonly without?: ReadonlySet<string> | undefined;
+  /** Trust that the API keeps (gather-published.ts). */
+  readonly published?: TrustFacts['files'] | undefined;
+}
+
 export async function verifyMachine(
-  { inventory, environment }: MachineQuestion,
-  at: Date,
-  without: ReadonlySet<string> = new Set(),
+  { inventory, environment }: VerifiedMachine,
+  { at, without = new Set(), published = new Map() }: TrustQuestion,
 ): Promise<{ readonly rows: readonly RelationRow[]; readonly notes: readonly string[] }> {
   const usual = directoriesOfKubeadm(allDirectories(inventory, {}));
   const here = directoriesOfKubeadm(allDirectories(inventory, environment.directories ?? {}));
   const { facts, notes } = await gatherTrust({ ...here, moved: movedPaths(usual, here), without });
-  return { rows: judgeRelations(relations, facts, at), notes };
+  const files = new Map([...facts.files, ...published]);
+  return { rows: judgeRelations(relations, { ...facts, files }, at), notes };
 }

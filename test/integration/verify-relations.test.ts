@@ -287,6 +287,53 @@ describe('verify at another time', () => {
   });
 });
 
+describe('verify with the API', () => {
+  const publishedIn = (rows: readonly RelationSight[]): readonly (readonly [string, string, string])[] =>
+    rows.flatMap(({ relation, trust: { name }, verdict }): [string, string, string][] =>
+      name.startsWith('ConfigMap') ? [[relation, name, verdict]] : [],
+    );
+  const root = ['R8', 'ConfigMap "default/kube-root-ca.crt" ca.crt', 'holds'];
+  const fronts = [
+    'R16',
+    'ConfigMap "kube-system/extension-apiserver-authentication" requestheader-client-ca-file',
+    'holds',
+  ];
+  const info = 'ConfigMap "kube-public/cluster-info" kubeconfig';
+
+  async function publishInfo(ca: string): Promise<void> {
+    const cluster = { server: `https://${advertiseAddress}:6443`, 'certificate-authority-data': await dataOf(ca) };
+    const kubeconfig = { apiVersion: 'v1', kind: 'Config', clusters: [{ name: '', cluster }] };
+    const metadata = { name: 'cluster-info', namespace: 'kube-public' };
+    await world.running.apply({
+      apiVersion: 'v1',
+      kind: 'ConfigMap',
+      metadata,
+      data: { kubeconfig: JSON.stringify(kubeconfig) },
+    });
+  }
+
+  it('verifies what it publishes: the CA of Pods, of front proxies, and of joining nodes', async () => {
+    expect(publishedIn(await world.verifyWithApi())).toEqual([root, fronts]);
+    await publishInfo(stranger().cert);
+    const rows = await world.verifyWithApi();
+    expect(publishedIn(rows)).toEqual([root, ['R9', info, 'fails'], fronts]);
+    expect(idsOf(rows, 'fails')).toEqual(['R9']);
+    const livez = `https://${advertiseAddress}:6443/livez`;
+    expect((await world.curl('--cacert', stranger().cert, livez)).code).not.toBe(0);
+    await publishInfo(world.ca('ca').cert);
+    expect(publishedIn(await world.verifyWithApi())).toEqual([root, ['R9', info, 'holds'], fronts]);
+    expect((await world.curl('--cacert', world.ca('ca').cert, livez)).code).toBe(0);
+  });
+
+  it('says what it cannot read, and judges the rest', async () => {
+    await world.running.stop(kas);
+    const rows = await world.verifyWithApi();
+    expect(idsOf(rows, 'unknown')).toEqual(['R8', 'R9', 'R16']);
+    expect(idsOf(rows, 'fails')).toEqual([]);
+    await world.restart(kas);
+  });
+});
+
 describe('verify without a CA', () => {
   it('names what really breaks when that CA is taken out', async () => {
     const ids = ['R2', 'R16'] as const;

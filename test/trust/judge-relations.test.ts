@@ -222,6 +222,40 @@ describe('judgeRelations()', () => {
   });
 });
 
+describe('judgeRelations() of what the API keeps', () => {
+  const entries = {
+    front: 'ConfigMap "kube-system/extension-apiserver-authentication" requestheader-client-ca-file',
+    names: 'ConfigMap "kube-system/extension-apiserver-authentication" requestheader-allowed-names',
+    root: 'ConfigMap "default/kube-root-ca.crt" ca.crt',
+    info: 'ConfigMap "kube-public/cluster-info" kubeconfig',
+  } as const;
+  const known = { [entries.front]: frontCa.pem, [entries.root]: cluster.pem, [entries.info]: cluster.pem };
+
+  it('holds where it is that of the files', () => {
+    const rows = judged({ files: { ...known, [entries.names]: 'front-proxy-client' } });
+    expect(idsOf(rows, 'fails')).toEqual([]);
+    const published = rows.filter(({ trust }) => trust.name.startsWith('ConfigMap'));
+    expect(published.map(({ id, verdict }) => [id, verdict])).toEqual([
+      ['R8', 'holds'],
+      ['R9', 'holds'],
+      ['R16', 'holds'],
+    ]);
+  });
+
+  it.each([
+    ['R16', { [entries.front]: stranger.pem }],
+    ['R16', { [entries.names]: 'a,b' }],
+    ['R8', { [entries.root]: stranger.pem }],
+    ['R9', { [entries.info]: etcdCa.pem }],
+  ])('names %s alone where it is another one', (id, changed) => {
+    expect(idsOf(judged({ files: { ...known, ...changed } }), 'fails')).toEqual([id]);
+  });
+
+  it('knows nothing of an entry that cannot be read', () => {
+    expect(idsOf(judged({ files: { ...known, [entries.root]: undefined } }), 'unknown')).toEqual(['R8']);
+  });
+});
+
 describe('judgeRelations() at another time', () => {
   const endOf = (id: string, changes: Changes = {}): Date | undefined =>
     judged(changes).find((row) => row.id === id)?.breaksFrom;

@@ -3,12 +3,14 @@
 // probe for each relation makes the handshake, or uses the token.
 import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import { createAuthority, createLeaf, type LeafOptions, type Pair } from '../certificates/certificates.ts';
 import { eventually } from '../eventually.ts';
 import { findBinaries } from './binaries.ts';
 import { runOn } from './flagged-machine.ts';
 import { advertiseAddress, type KubeadmMachine, type Outcome } from './kubeadm-machine.ts';
+import { unseen } from './namespaces.ts';
 import { RunningMachine } from './running-machine.ts';
 
 type Started = 'etcd' | 'kube-apiserver' | 'kube-controller-manager';
@@ -22,6 +24,7 @@ export interface RelationSight {
   readonly breaksFrom?: string;
 }
 
+const program = fileURLToPath(new URL('../../../dist/app/main.mjs', import.meta.url));
 const kubeletDir = '/var/lib/kubelet';
 const own = '/etc/kubernetes/own';
 
@@ -239,6 +242,16 @@ export class TrustWorld implements AsyncDisposable {
     const { stdout, stderr, code } = await runOn(this.machine, 'verify', '-o', 'json', ...args);
     expect(stdout, stderr).not.toBe('');
     return { rows: (JSON.parse(stdout) as { relations: RelationSight[] }).relations, code };
+  }
+
+  /** The same in the network of this machine, where its API server answers. */
+  async verifyWithApi(): Promise<readonly RelationSight[]> {
+    const script = 'mount --bind "$0/etc" /etc && mount --bind "$0/var" /var && exec "$@"';
+    const command = ['sh', '-c', script, this.machine.root, process.execPath, program];
+    const flags = ['verify', '-o', 'json', '--kubeconfig=/etc/kubernetes/super-admin.conf'];
+    const { stdout, stderr } = await this.running.inNetwork('unshare', '--mount', ...unseen, ...command, ...flags);
+    expect(stdout, stderr).not.toBe('');
+    return (JSON.parse(stdout) as { relations: RelationSight[] }).relations;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
