@@ -6,12 +6,14 @@ import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { errorText, systemCode } from '../errors.ts';
 import { readKubeconfigView } from '../kubeconfig/document.ts';
+import { hostPathOf, type PathContext } from '../inventory/discover/component-settings.ts';
 import { filesOfFlags } from '../inventory/discover/files-of-flags.ts';
 import { readerBelow } from '../inventory/discover/machine-files.ts';
 import { addressesHere } from '../inventory/discover/machine-addresses.ts';
 import type { SettingsHere } from '../inventory/discover/named-files.ts';
 import { settingsHere } from '../inventory/discover/settings-here.ts';
 import { unreadSettings } from '../inventory/discover/unread-settings.ts';
+import type { FileOfFlag } from '../inventory/flag-entries.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { flagName, type FileHere, type KubeconfigHere, type TrustFacts } from './trust-facts.ts';
 
@@ -47,23 +49,15 @@ export async function gatherTrust(place: TrustPlace): Promise<Gathered> {
   });
   const named = filesOfFlags(settings, moved);
   for (const { file, keyFile = file } of named) await Promise.all([read(file), read(keyFile)]);
-  const places = new Map<string, { readonly name: string; readonly isOptional?: boolean | undefined }>();
-  for (const { component, flag, role, file } of named) {
-    // Several flags of a component name one file; the first is its own.
-    if (role.holds === 'kubeconfig' && !places.has(file))
-      places.set(file, { name: flagName({ component, flag }), isOptional: role.isOptional });
-  }
-  for (const name of usualKubeconfigs) {
-    const file = join(kubernetesDir, name);
-    if (!places.has(file)) places.set(file, { name, isOptional: true });
-  }
   const kubeconfigs: KubeconfigHere[] = [];
-  for (const [file, { name, isOptional }] of places) {
+  for (const { file, name, isOptional, inside, around } of kubeconfigsTold(settings, named, kubernetesDir)) {
     await read(file);
     const { bytes, unread } = files.get(file) ?? {};
-    if (unread === absent && isOptional === true) continue;
-    const reading = bytes === undefined ? undefined : readKubeconfigView(file, bytes, {});
-    kubeconfigs.push({ name, file, reading: withMoved(reading, moved) });
+    if (unread === absent && isOptional) continue;
+    const reading = bytes === undefined ? undefined : readKubeconfigView(inside ?? file, bytes, {});
+    // Its holder reads the files that it names, too, so their paths are those of its container.
+    const placed = (path: string): string => moved(around === undefined ? path : (hostPathOf(path, around) ?? path));
+    kubeconfigs.push({ name, file, reading: withPlaces(reading, placed) });
   }
   for (const { reading } of kubeconfigs) {
     if (reading === undefined || !('user' in reading)) continue;
@@ -78,6 +72,32 @@ export async function gatherTrust(place: TrustPlace): Promise<Gathered> {
 
 /** kubeadm's, of people and of the kubelet, whose unit may not be readable. */
 const usualKubeconfigs = ['kubelet.conf', 'admin.conf', 'super-admin.conf'];
+
+interface ToldKubeconfig {
+  readonly file: string;
+  readonly name: string;
+  readonly isOptional: boolean;
+  /** Its path for its component, and how the paths of that map to this host. */
+  readonly inside?: string | undefined;
+  readonly around?: PathContext | undefined;
+}
+
+/** Returns each file once. */
+function kubeconfigsTold(
+  settings: SettingsHere,
+  named: readonly FileOfFlag[],
+  kubernetesDir: string,
+): readonly ToldKubeconfig[] {
+  const ofFlags = named.flatMap(({ component, flag, role, file }): ToldKubeconfig[] => {
+    if (role.holds !== 'kubeconfig') return [];
+    const around = settings[component];
+    const inside = around?.values.get(flag)?.at(-1);
+    return [{ file, name: flagName({ component, flag }), isOptional: role.isOptional === true, inside, around }];
+  });
+  const usual = usualKubeconfigs.map((name) => ({ file: join(kubernetesDir, name), name, isOptional: true }));
+  // Several flags of a component name one file; the first is its own.
+  return [...Map.groupBy([...ofFlags, ...usual], ({ file }) => file).values()].flatMap(([first]) => first ?? []);
+}
 
 const absent = 'is absent';
 
@@ -110,12 +130,12 @@ async function withServingPair(
   return { ...settings, kubelet: { ...kubelet, values } };
 }
 
-/** Files that a kubeconfig names lie where those of flags do. */
-function withMoved(reading: KubeconfigHere['reading'], moved: TrustPlace['moved']): KubeconfigHere['reading'] {
+/** Replaces the paths of files that a kubeconfig names. */
+function withPlaces(reading: KubeconfigHere['reading'], placed: (path: string) => string): KubeconfigHere['reading'] {
   if (reading === undefined || !('user' in reading)) return reading;
   const { certificate, key, authority } = reading;
   const [cert, own, ca] = [certificate, key, authority].map((source) =>
-    source.kind === 'file' ? { ...source, file: moved(source.file) } : source,
+    source.kind === 'file' ? { ...source, file: placed(source.file) } : source,
   );
   return { ...reading, certificate: cert ?? certificate, key: own ?? key, authority: ca ?? authority };
 }

@@ -12,8 +12,9 @@ import { addTo } from '../../lib/adopt/static-pods.ts';
 import { componentNames, staticPods } from '../../lib/components.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { toYaml } from '../../lib/yaml.ts';
+import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { createAuthority, createLeaf, type Pair } from '../support/certificates/certificates.ts';
+import { kubeconfigOf } from '../support/certificates/kubeconfig.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
 import { flagArguments } from '../support/cluster/components.ts';
 import { runOn } from '../support/cluster/flagged-machine.ts';
@@ -38,6 +39,13 @@ function holds(outcome: Outcome, ids: readonly string[]): void {
   expect(outcome.code).toBe(0);
 }
 
+interface Pod {
+  readonly spec: {
+    readonly containers: readonly [{ command: readonly string[]; volumeMounts: readonly object[] }];
+    volumes: readonly object[];
+  };
+}
+
 /** No kubelet has been there. */
 const ofKubeadm = ['R1', 'R2', 'R6', 'R7', 'R8', 'R9', 'R10', 'R11', 'R12', 'R13', 'R14', 'R15', 'R16'];
 const ofEtcd: readonly string[] = ['R11', 'R12', 'R13'];
@@ -56,6 +64,33 @@ describe('a machine of kubeadm', () => {
     const directories = Object.entries(whole.directories).map(([name, path]) => `--directory=${name}=${path}`);
     const command = [program, 'verify', '-o', 'json', '--preset=kubeadm', ...directories];
     holds(await run(process.execPath, command), ofKubeadm);
+  });
+
+  it('follows the mounts of a pod, also for the files that its kubeconfig names', async () => {
+    await using machine = await whole.copy();
+    const file = machine.path('manifests/kube-scheduler.yaml');
+    const pod = parseYaml(await readFile(file, 'utf8')) as Pod;
+    const [container] = pod.spec.containers;
+    container.command = ['kube-scheduler', '--kubeconfig=/inside/it.conf'];
+    container.volumeMounts = [{ name: 'own', mountPath: '/inside' }];
+    pod.spec.volumes = [{ name: 'own', hostPath: { path: '/etc/kubernetes/own' } }];
+    await writeFile(file, toYaml(pod));
+    const ca = { cert: machine.path('pki/ca.crt'), key: machine.path('pki/ca.key') };
+    const { cert, key } = await createLeaf(join(machine.root, 'leaf'), ca, { commonName: 'system:kube-scheduler' });
+    await mkdir(machine.path('own'));
+    await copyFile(cert, machine.path('own/it.crt'));
+    await copyFile(key, machine.path('own/it.key'));
+    const server = { server: `https://${advertiseAddress}:6443`, 'certificate-authority': '/inside/ca.crt' };
+    await copyFile(ca.cert, machine.path('own/ca.crt'));
+    // Relative paths begin at the directory of the kubeconfig, as the component sees it.
+    const user = { 'client-certificate': 'it.crt', 'client-key': '/inside/it.key' };
+    await writeFile(machine.path('own/it.conf'), kubeconfigOf(server, user));
+    const outcome = await runOn(machine, 'verify', '-o', 'json');
+    holds(outcome, ofKubeadm);
+    expect(rowsOf(outcome).map(({ credential }) => credential)).toContainEqual({
+      name: 'kube-scheduler --kubeconfig',
+      file: '/etc/kubernetes/own/it.conf',
+    });
   });
 
   it('says of a file that is absent what it cannot know, and judges the rest', async () => {
