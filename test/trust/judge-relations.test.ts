@@ -151,6 +151,20 @@ describe('judgeRelations()', () => {
     expect(idsOf(judged({ ...kcm(signer), files }), 'fails')).toEqual(['R1', 'R4']);
   });
 
+  it('takes no certificate for a CA that may sign nothing, although it is trusted', () => {
+    const signer = {
+      'cluster-signing-cert-file': '/pki/apiserver.crt',
+      'cluster-signing-key-file': '/pki/apiserver.key',
+    };
+    const files = { '/pki/clients.crt': `${cluster.pem}${serving.cert}` };
+    const told = { 'kube-controller-manager': signer, 'kube-apiserver': { 'client-ca-file': '/pki/clients.crt' } };
+    const rows = judged({ flags: told, files });
+    expect(rows.find(({ id }) => id === 'R1')).toMatchObject({
+      verdict: 'fails',
+      reason: expect.stringMatching(/not a CA$/),
+    });
+  });
+
   it('takes the certificate that kube-apiserver shows for a name', () => {
     const files = { '/pki/sni.crt': strangeServing.cert, '/pki/sni.key': strangeServing.key };
     const sni = (names: string): readonly RelationRow[] =>
