@@ -42,7 +42,7 @@ export function trustNotes(rows: readonly RelationRow[]): readonly string[] {
   const { id, credential, trust, reason, breaks } = first;
   const more = broken.length === 1 ? '' : ` (and ${broken.length - 1} more like this)`;
   return [
-    `${credential.name} does not verify against ${trust.name} (${id}): ${reason}; ${breaks}${more}. ` +
+    `${credential.name} does not verify against ${trust.name} (${id}): ${reason}, so ${breaks}${more}. ` +
       `"${nextCommand('verify')}" shows who must trust whom`,
   ];
 }
@@ -64,7 +64,7 @@ function tables(report: TrustReport): string {
       ['RELATION', ({ id }) => id],
       ['CREDENTIAL', ({ credential }) => credential.name],
       ['VERDICT', ({ verdict }) => verdictTexts[verdict]],
-      ['WHY', ({ reason, verdict, breaks }) => (verdict === 'fails' ? `${reason}: ${breaks}` : reason)],
+      ['WHY', ({ reason, verdict, breaks }) => (verdict === 'fails' ? `${reason}, so ${breaks}` : reason)],
     ]),
     [...(notes.length === 0 ? [] : ['Notes:', ...notes.map((note) => `  ${note}`)]), conclusion(report), ''].join('\n'),
   ]

@@ -105,9 +105,12 @@ export function fileNamed(facts: TrustFacts, flag: FlagOf): Sought<NamedFile> {
   return last === undefined ? { lack: lack ?? notApplicable(`${flagName(flag)} is not set`) } : { value: last };
 }
 
+/** A path in quotes; the text of an entry has its own. */
+const quoted = (file: string): string => (file.includes('"') ? file : `"${file}"`);
+
 function bytesIn({ files }: TrustFacts, file: string): Sought<Uint8Array> {
   const { bytes, unread = 'is not read' } = files.get(file) ?? {};
-  return bytes === undefined ? { lack: unknown(`"${file}" ${unread}`) } : { value: bytes };
+  return bytes === undefined ? { lack: unknown(`${quoted(file)} ${unread}`) } : { value: bytes };
 }
 
 /** Content that a component refuses breaks the relation; content that cannot be read here may be sound. */
@@ -124,7 +127,7 @@ function parsed<T>(bytes: Sought<Uint8Array>, parse: (bytes: Uint8Array) => T): 
 export type Chain = readonly [Certificate, ...Certificate[]];
 
 const asCertificates = (bytes: Uint8Array, file: string): Chain =>
-  parseCertificates(bytes, `"${file}"`, 'skipped') as unknown as Chain; // at least one
+  parseCertificates(bytes, quoted(file), 'skipped') as unknown as Chain; // at least one
 
 /** Returns certificates of a file in their order. */
 export const certificatesAt = (facts: TrustFacts, file: string): Sought<Chain> =>

@@ -23,7 +23,7 @@ describe('renderTrust()', () => {
     expect(text).toMatch(/^RELATION +CREDENTIAL +TRUST +VERDICT +BREAKS FROM$/m);
     expect(text).toMatch(/^R9 +kube-apiserver --tls-cert-file +scheduler\.conf +holds +Dec 18, 2026 12:00 UTC$/m);
     expect(text).toMatch(/^R8 +kube-apiserver --tls-cert-file +kube-controller-manager --root-ca-file +FAILS +$/m);
-    expect(text).toMatch(/^R8 .* FAILS +certificate "CN=it" .*: Pods refuse the API server \(kube-root-ca\.crt\)$/m);
+    expect(text).toMatch(/^R8 .* FAILS +certificate "CN=it" .*, so Pods refuse the API server \(kube-root-ca\.crt\)$/m);
   });
 
   it.each<readonly [string, TrustReport, number, RegExp]>([
@@ -88,7 +88,7 @@ describe('trustNotes()', () => {
     expect(trustNotes(report(unread).rows)).toEqual([]);
     expect(trustNotes(report(broken).rows)).toEqual([
       expect.stringMatching(
-        /^kube-apiserver --tls-cert-file does not verify against kube-controller-manager --root-ca-file \(R8\): .*; Pods refuse .*\. "kube-cert-recovery verify" shows /,
+        /^kube-apiserver --tls-cert-file does not verify against kube-controller-manager --root-ca-file \(R8\): .*, so Pods refuse .*\. "kube-cert-recovery verify" shows /,
       ),
     ]);
     expect(

@@ -266,7 +266,9 @@ describe('judgeRelations() of what the API keeps', () => {
   });
 
   it('knows nothing of an entry that cannot be read', () => {
-    expect(idsOf(judged({ files: { ...known, [entries.root]: undefined } }), 'unknown')).toEqual(['R8']);
+    const rows = judged({ files: { ...known, [entries.root]: undefined } });
+    expect(idsOf(rows, 'unknown')).toEqual(['R8']);
+    expect(rows.find(({ verdict }) => verdict === 'unknown')?.reason).toBe(`${entries.root} is absent`);
   });
 });
 
