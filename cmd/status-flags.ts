@@ -1,6 +1,6 @@
 // Flags of `status` alone: those with a form of their own are parsed here, and all are handed on as a whole to what reads
 // and to what prints.
-import { type FlagsOf, ownFlags } from '../lib/config/flags.ts';
+import { flagRows, type FlagsOf, typedValue } from '../lib/config/flags.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import type { StatusFormat } from '../lib/status/structured.ts';
 import { outputFormat } from './read-config.ts';
@@ -18,8 +18,15 @@ function dateOf(text: string): Date | undefined {
   return midnight.toISOString().slice(0, 10) === day ? date : undefined;
 }
 
+function ownFlags(line: FlagsOf<'status'>): FlagsOf<'status'> {
+  const own = flagRows
+    .filter(({ owner }) => owner === 'status')
+    .map((row) => [row.key, typedValue(line, row)] as const);
+  return Object.fromEntries(own.filter(([, value]) => value !== undefined));
+}
+
 export function statusFlags(line: FlagsOf<'status'>) {
-  const { output: wanted, at, ...others } = ownFlags('status', line);
+  const { output: wanted, at, ...others } = ownFlags(line);
   const problems: Problem[] = [];
   const output = outputFormat(formats, wanted, problems);
   const date = at === undefined ? undefined : dateOf(at);

@@ -293,14 +293,5 @@ export type FlagsOf<Owner extends FlagOwner> = {
   readonly [Row in RowOf<Owner> as KeyOf<Row[0]>]?: TypedAs<Row[0], Row[1]>;
 };
 
-/** Returns the flags of this owner alone. */
-export function ownFlags<Owner extends FlagOwner>(owner: Owner, line: FlagsOf<Owner>): FlagsOf<Owner> {
-  const given = flagRows.flatMap((row) => {
-    const value = row.owner === owner ? typedValue(line, row) : undefined;
-    return value === undefined ? [] : [[row.key, value] as const];
-  });
-  return Object.fromEntries(given) as FlagsOf<Owner>;
-}
-
 /** Flags that set fields of the configuration. */
 export type ConfigFlags = Omit<FlagsOf<'all' | 'modes'>, 'config' | 'listen'>;
