@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { askReady } from '../lib/adopt/container-state.ts';
-import { canonicalAddresses } from '../lib/approver/address-sources.ts';
+import { canonicalAddresses } from '../lib/approver/addresses.ts';
 import { bounds } from '../lib/bounds.ts';
 import { publishedAuthority } from '../lib/kube/cluster-info.ts';
 import { expanded } from '../lib/inventory/discover/container-words.ts';

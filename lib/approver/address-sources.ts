@@ -1,71 +1,24 @@
-// Sources of `approver.addresses` that need no watch: the configuration itself, a file, and the Nodes of the cluster.
-// Each source returns a SourceAnswer for a node; addresses.ts decides.
+// Sources of `approver.addresses`, by their kind in the configuration; and those that need no watch: the configuration
+// itself, a file, and the Nodes of the cluster. Each returns a SourceAnswer for a node; addresses.ts decides.
 import { stat } from 'node:fs/promises';
-import { bounds } from '../bounds.ts';
 import { type AddressSettings, checkNodeAddresses, type NodeAddresses, inRanges } from '../config/address-settings.ts';
-import { bareHost } from '../address.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
-import { checkedHostname } from '../inventory/values.ts';
 import { list } from '../kube/list.ts';
-import type { WatchStatus } from '../kube/list-watch.ts';
 import type { NodeObject } from '../kube/received.ts';
 import { collectionPath } from '../kube/resources.ts';
 import { parseYaml, yamlText } from '../yaml.ts';
-import type { SourceAnswer } from './addresses.ts';
-import type { AskedName } from './serving-request.ts';
-import type { ApproverOptions } from './settings.ts';
-
-export interface AddressQuestion {
-  readonly node: string;
-  readonly object: NodeObject;
-  readonly asked: readonly AskedName[];
-}
-
-export interface Following {
-  /** Called when requests that were left may be judged differently now. */
-  readonly changed: () => void;
-  readonly onStatus: (what: string, status: WatchStatus) => void;
-}
-
-export interface AddressSource {
-  /** Slow, and the node decides how slow: queried only where the other sources are not enough. */
-  readonly isCostly?: true;
-  /** Called when a pass of the queue begins: drops the data read for the last pass. */
-  begin?(): void;
-  /** Throws when it cannot answer: then the owner of a name is unknown. */
-  answer(question: AddressQuestion): Promise<SourceAnswer>;
-  /** Runs until the process stops. */
-  follow?(following: Following): Promise<void>;
-}
-
-export type SourceOptions = Pick<ApproverOptions, 'connection' | 'clock' | 'log' | 'signal' | 'connect'>;
-
-/** Each name and address that can be compared, once; all other entries of the list are left out. */
-export function canonicalAddresses(addresses: unknown): string[] {
-  if (!Array.isArray(addresses)) return [];
-  const found = addresses.slice(0, bounds.addresses.most.addresses).flatMap((one: unknown) => {
-    const address = typeof one === 'object' && one !== null ? (one as { address?: unknown }).address : undefined;
-    return typeof address === 'string' ? (checkedHostname(bareHost({ hostname: address })) ?? []) : [];
-  });
-  return [...new Set(found)];
-}
-
-/** Answer of a source that lists addresses by node. `whose` has canonical names. */
-export function answerOf(
-  { node, asked }: Pick<AddressQuestion, 'node' | 'asked'>,
-  source: string,
-  whose: NodeAddresses,
-): SourceAnswer {
-  const wanted = new Set(asked.map(({ value }) => value));
-  const others = new Map(
-    Object.entries(whose).flatMap(([other, addresses]) =>
-      other === node ? [] : addresses.flatMap((value) => (wanted.has(value) ? [[value, other] as const] : [])),
-    ),
-  );
-  return { source, own: Object.hasOwn(whose, node) ? whose[node] : undefined, others };
-}
+import {
+  type AddressQuestion,
+  type AddressSource,
+  answerOf,
+  canonicalAddresses,
+  type SourceAnswer,
+  type SourceOptions,
+} from './addresses.ts';
+import { Machines } from './machines.ts';
+import { ServedNames } from './served-names.ts';
 
 export class ListedAddresses implements AddressSource {
   readonly #source: string;
@@ -172,3 +125,17 @@ export class NodeRanges implements AddressSource {
     return Object.fromEntries(objects);
   }
 }
+
+type SourceClass<Settings> = new (name: string, settings: Settings, options: SourceOptions) => AddressSource;
+
+const sources = {
+  nodes: ListedAddresses,
+  file: AddressFile,
+  machines: Machines,
+  served: ServedNames,
+  cidrs: NodeRanges,
+} satisfies { readonly [K in AddressSettings['kind']]: SourceClass<Extract<AddressSettings, { readonly kind: K }>> };
+
+/** `name`: its place in the configuration, for messages. */
+export const addressSource = (name: string, settings: AddressSettings, options: SourceOptions): AddressSource =>
+  new (sources[settings.kind] as SourceClass<AddressSettings>)(name, settings, options);

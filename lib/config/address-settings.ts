@@ -116,7 +116,7 @@ export interface MachineSettings {
   readonly namespace?: string | undefined;
 }
 
-/** Kinds of source, in the order of messages. Their code is in `sourceOf` of lib/approver/serving-policy.ts. */
+/** Kinds of source, in the order of messages. Their code is in `sources` of lib/approver/address-sources.ts. */
 const kinds = {
   nodes: kind({ settings: ({ nodes }) => nodes && { nodes }, files: () => [] }),
   file: kind({

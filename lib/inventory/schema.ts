@@ -10,6 +10,7 @@ import {
   objectName,
   parameterName,
   serverUrl,
+  unitName,
   someText,
 } from './values.ts';
 import { finderNames, findersText } from './finders.ts';
@@ -17,7 +18,7 @@ import { locationSchema } from './location-kinds.ts';
 import { directories, files } from './declared-files.ts';
 import { followedAs, obtainedBy } from './obtained.ts';
 import { flagOfComponent, flags, reader } from './reader.ts';
-import { apiVersion, hostServices } from '../well-known.ts';
+import { apiVersion } from '../well-known.ts';
 
 // A pair or a CA below pki/ without its extension, or a kubeconfig.
 const kubeadmFile = objectName.describe('Of kubeadm, without .crt, .key and .pub; with .conf a kubeconfig');
@@ -246,7 +247,7 @@ export const inventoryHead = z.object({
   name: objectName.default('custom').describe('Name of the inventory, for messages'),
   description: presetDescription.exactOptional().describe('What it is for, in a list of presets'),
   repairsBefore: z
-    .array(z.enum(hostServices))
+    .array(unitName)
     .min(1)
     .exactOptional()
     .describe('Services before whose start the units of `init host` repair. Default: kubelet.service'),

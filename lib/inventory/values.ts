@@ -46,6 +46,8 @@ const isPrintable = (path: string): boolean => !/[\p{Cc}\u2028\u2029\uFFFD]/u.te
 const printable = { error: 'a path in UTF-8 without line breaks and other control characters' };
 export const directoryPath = text(directoryPattern, 'an absolute path without ".."').refine(isPrintable, printable);
 export const filePath = text(filePattern, fileWanted).refine(isPrintable, printable);
+/** A part of a path, too: the directory of its drop-ins has its name. */
+export const unitName = text(/^[A-Za-z0-9][-\w:.@]{0,200}\.service$/, 'a service of systemd such as "etcd.service"');
 export const someText = text(/\S/, 'text');
 export const entryKey = text(
   /^(?!\.{1,2}$)[-._A-Za-z0-9]{1,253}$/,

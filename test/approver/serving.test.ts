@@ -1,8 +1,7 @@
 // Which requests for serving certificates of kubelets are approved: the rules in their order, on requests that openssl has
 // made, with what one source says of the node.
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type AddressVerdict, judgeAddresses, type SourceAnswer } from '../../lib/approver/addresses.ts';
-import { answerOf } from '../../lib/approver/address-sources.ts';
+import { type AddressVerdict, answerOf, judgeAddresses, type SourceAnswer } from '../../lib/approver/addresses.ts';
 import { noClusterNames } from '../../lib/approver/cluster-names.ts';
 import { contentOf } from '../../lib/approver/node-facts.ts';
 import type { SigningRequest, Unsuitable } from '../../lib/approver/request.ts';
