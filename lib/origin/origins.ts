@@ -38,6 +38,11 @@ const only =
     return make(artefact, from);
   };
 
+const ofCluster =
+  (isObtained: (artefact: ResolvedArtefact) => boolean): Between['places'] =>
+  ({ resolved }) =>
+    resolved.artefacts.filter(isObtained).map(({ name }) => ({ artefact: name, text: 'the cluster', identity: '' }));
+
 export const origins: Readonly<Record<Origin, OriginEntry>> = {
   sign: { make: sign },
   ownKey: { make: only({ signer: signedWithOwnKey }), events: { signer: 'signer.renewed' }, logsMessage: true },
@@ -47,12 +52,7 @@ export const origins: Readonly<Record<Origin, OriginEntry>> = {
     logsMessage: true,
     between: {
       onlyInRuns: true,
-      places: ({ resolved }) =>
-        resolved.artefacts.flatMap((one) =>
-          one.kind === 'external' && one.followedAs === 'serverCa'
-            ? [{ artefact: one.name, text: 'the cluster', identity: '' }]
-            : [],
-        ),
+      places: ofCluster((one) => one.kind === 'external' && one.followedAs === 'serverCa'),
       obtain: async (artefact, run) => (await import('./published-ca.ts')).published(artefact, run),
     },
   },
@@ -60,12 +60,7 @@ export const origins: Readonly<Record<Origin, OriginEntry>> = {
     make: only({ target: obtainedPair }),
     between: {
       onlyInRuns: true,
-      places: ({ resolved }) =>
-        resolved.artefacts.flatMap((one) =>
-          one.kind === 'target' && one.obtainedBy === 'request'
-            ? [{ artefact: one.name, text: 'the cluster', identity: '' }]
-            : [],
-        ),
+      places: ofCluster((one) => one.kind === 'target' && one.obtainedBy === 'request'),
       obtain: async (artefact, run) => (await import('./request-pair.ts')).requested(artefact, run),
     },
   },

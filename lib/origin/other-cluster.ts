@@ -1,21 +1,12 @@
 // Places outside of this cluster that the configuration names: how they are called in messages, and connections to them
 // for a limited time.
 import { createHash } from 'node:crypto';
-import type { Clock } from '../clock.ts';
 import type { ManagementPlace, PairSource } from '../config/management-settings.ts';
 import { RecoveryError } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
-import type { Log } from '../log.ts';
 import { createApiStore } from '../store/api-store.ts';
 import type { Store } from '../store/store.ts';
 import type { Connect } from './obtaining.ts';
-
-export interface Reaching {
-  readonly connect: Connect;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-}
 
 /** Limit for all requests to one place. The repair itself needs a part of the drop-in's time, too. */
 const placeMs = 8000;
@@ -33,16 +24,16 @@ export function sourceText({ secret, pemPair, command }: PairSource): string {
 export const identityOf = (place: object): string => createHash('sha256').update(JSON.stringify(place)).digest('hex');
 
 /** Reports work that is cut off by the time limit as KubeUnavailable. */
-export async function inTime<R extends Pick<Reaching, 'signal'>, T>(
-  reaching: R,
+export async function inTime<T>(
+  signal: AbortSignal,
   place: string,
-  work: (limited: R) => Promise<T>,
+  work: (limited: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const over = AbortSignal.timeout(placeMs);
   try {
-    return await work({ ...reaching, signal: AbortSignal.any([reaching.signal, over]) });
+    return await work(AbortSignal.any([signal, over]));
   } catch (cause) {
-    if (!over.aborted || reaching.signal.aborted) throw cause;
+    if (!over.aborted || signal.aborted) throw cause;
     throw new RecoveryError('KubeUnavailable', `Cannot use ${place}: no answer in ${placeMs / 1000} s`, { cause });
   }
 }
@@ -50,7 +41,7 @@ export async function inTime<R extends Pick<Reaching, 'signal'>, T>(
 /** Connects to another cluster: the TLS server name configured for this cluster's API server does not apply. */
 export async function withPlace<T>(
   { kubeconfig }: ManagementPlace,
-  { connect }: Pick<Reaching, 'connect'>,
+  connect: Connect,
   work: (connection: KubeConnection) => Promise<T>,
 ): Promise<T> {
   const connection = await connect(kubeconfig, { tlsServerNameOverride: undefined });
@@ -63,7 +54,7 @@ export async function withPlace<T>(
 
 export const withSecretsOf = <T>(
   place: ManagementPlace,
-  reaching: Pick<Reaching, 'connect'>,
+  connect: Connect,
   work: (store: Store) => Promise<T>,
 ): Promise<T> =>
-  withPlace(place, reaching, (connection) => work(createApiStore({ connection, fieldManager: 'kube-cert-recovery' })));
+  withPlace(place, connect, (connection) => work(createApiStore({ connection, fieldManager: 'kube-cert-recovery' })));

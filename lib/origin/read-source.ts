@@ -38,10 +38,11 @@ export async function fetched(artefact: string, run: Obtaining): Promise<Obtaine
   const place = sourceText(source);
   if (run.purpose === 'dryRun' && source.command !== undefined) return notRun;
   try {
-    return await inTime(run, place, (limited) =>
+    return await inTime(run.signal, place, (signal) =>
       readSource(source, {
-        ...limited,
-        withSecrets: (secret, work) => withSecretsOf(secret, limited, work),
+        withSecrets: (secret, work) => withSecretsOf(secret, run.connect, work),
+        clock: run.clock,
+        signal,
       }),
     );
   } catch (err) {

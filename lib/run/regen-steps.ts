@@ -162,8 +162,8 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     when: (run) => isLast(run) && Object.keys(run.mode.deliveries).length > 0,
     ...optional,
     async run(run, signal) {
-      const { deliverFromHere } = await import('./other-clusters.ts');
-      await deliverFromHere(run.mode, restartsOf(run).store, { ...run.runtime, resolved: run.resolved, signal });
+      const { deliverPairs } = await import('./deliver.ts');
+      await deliverPairs(run.mode, restartsOf(run).store, { ...run.runtime, resolved: run.resolved, signal });
     },
   },
   {
@@ -173,7 +173,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     async run(run, signal) {
       const notAfter = await restartsOf(run).servedNotAfter();
       if (notAfter === undefined) return;
-      const { keepMachineExpiry } = await import('./other-clusters.ts');
+      const { keepMachineExpiry } = await import('./machine-expiry.ts');
       await keepMachineExpiry(run.mode, notAfter, { ...run.runtime, signal });
     },
   },

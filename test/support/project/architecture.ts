@@ -27,7 +27,6 @@ const layers: readonly (readonly RegExp[])[] = [
     /^lib\/syncer\//,
     /^lib\/fileobserver\//,
     /^lib\/approver\//,
-    /^lib\/management\//,
     /^lib\/status\//,
     /^lib\/install\//,
     /^lib\/adopt\//,
