@@ -18,6 +18,8 @@ import { allDirectories } from '../lib/inventory/located.ts';
 import { isFile, isObtained } from '../lib/inventory/places.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
+import type { Obtaining } from '../lib/origin/obtaining.ts';
+import type { Decision } from '../lib/plan/decision.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
 import { formerHere } from '../lib/restart/former-files.ts';
 import { waitingServices } from '../lib/restart/host-restarts.ts';
@@ -26,7 +28,7 @@ import { renderNode } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { withNotedLife } from '../lib/run/cluster-life.ts';
-import { connectingOf, storeOf } from '../lib/run/connections.ts';
+import { connectingOf, connectorOf, storeOf } from '../lib/run/connections.ts';
 import { rightsNote } from '../lib/run/host-rights.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './io.ts';
@@ -112,7 +114,7 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
     adopted: adoption?.sight,
-    sources: at === undefined ? await sourcesToAsk(config, io) : undefined,
+    sources: at === undefined ? await sourcesToAsk(config, { resolved, store }, io) : undefined,
     ...(at === undefined && (await runningHere(resolved, config))),
     signal,
   });
@@ -121,19 +123,24 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
 }
 
 /** Logs errors only: the log would repeat the report. */
-async function sourcesToAsk(config: ToolConfig, io: Io) {
-  if (Object.keys(config.sources).length === 0) return undefined;
-  const { askSources, sourcesOf } = await import('../lib/run/other-clusters.ts');
-  const { clock, log, signal } = connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
-  const places = await sourcesOf(config);
-  return {
-    places,
-    ask: async (names: readonly string[]) =>
-      new Map([
-        ...places,
-        ...(await askSources({ sources: config.sources, dryRun: false }, names, { clock, log, signal })),
-      ]),
+async function sourcesToAsk(config: ToolConfig, here: Pick<Obtaining, 'resolved' | 'store'>, io: Io) {
+  const { sources, lockDir, tlsServerNameOverride } = config;
+  if (Object.keys(sources).length === 0) return undefined;
+  const { obtain, sourcesOf } = await import('../lib/origin/obtain.ts');
+  const connecting = connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
+  const run: Obtaining = {
+    ...connecting,
+    ...here,
+    sources,
+    tokenFile: '',
+    tlsServerNameOverride,
+    purpose: 'report',
+    notes: new RunState(lockDir),
+    isUrgent: () => false,
+    leftMs: () => 0,
+    connect: connectorOf(connecting),
   };
+  return { places: await sourcesOf(run), ask: (decisions: readonly Decision[]) => obtain(decisions, run) };
 }
 
 /** Processes that run with former files; none where processes and notes are unreadable. */

@@ -37,7 +37,6 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
   const { clock, log, resolved, signal } = runtime;
   const now = clock.now();
   const state = new RunState(mode.lockDir);
-  let refusal = '';
   try {
     const signer = signerOf(identity.kubeconfig, resolved);
     const entries = signer && (await store.read(signer.location, signal))?.entries;
@@ -49,23 +48,24 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
       if (await state.isNews('approver-authority', fields.err, now)) log.warn('authority.failed', fields);
     });
     if (!mode.restart) return; // the API may not be there yet: a kubelet waits for this run
-    const seen = own.facts.fingerprint;
-    refusal = `${seen} refused`;
-    if (await state.isFresh(noteName, seen, 24 * hourMs, now)) return;
-    if (await state.isFresh(noteName, refusal, hourMs, now)) return;
-    const outcome = await look(own, { identity, runtime });
-    if (outcome === 'away') return;
-    if (outcome === 'written') {
-      log.info('clusterInfo.updated', { message: clusterInfoText, notAfter: own.facts.notAfter.toISOString() });
-    }
-    await state.keep(noteName, outcome === 'refused' ? refusal : seen, now);
+    await state.whenDue('cluster-info', own.facts.fingerprint, { ...pace, clock }, () =>
+      publish(own, { identity, runtime }).catch((err: unknown) => {
+        if (signal.aborted) return 'open';
+        failed(log, err); // such as a CA whose key is elsewhere: the next run would meet the same error
+        return 'failed';
+      }),
+    );
   } catch (err) {
-    if (signal.aborted) return;
-    // Such as a CA whose key is elsewhere: the next run would meet the same error.
-    if (refusal !== '') await state.keep(noteName, refusal, now);
-    const code = err instanceof RecoveryError ? err.code : undefined;
-    log.warn('clusterInfo.failed', { message: clusterInfoText, err: errorText(err), code });
+    if (!signal.aborted) failed(log, err);
   }
+}
+
+const pace = { againMs: 24 * 3_600_000, afterFailureMs: 3_600_000 };
+
+function failed(log: Log, err: unknown, state = '', advice = ''): 'failed' {
+  const code = err instanceof RecoveryError ? err.code : undefined;
+  log.warn('clusterInfo.failed', { message: clusterInfoText, err: `${state}${errorText(err)}${advice}`, code });
+  return 'failed';
 }
 
 async function giveToApprover(own: Certificate, log: Log): Promise<void> {
@@ -77,9 +77,6 @@ async function giveToApprover(own: Certificate, log: Log): Promise<void> {
   log.info('authority.updated', { path, notAfter: own.facts.notAfter.toISOString() });
 }
 
-const noteName = 'cluster-info';
-const hourMs = 3_600_000;
-
 interface Looking {
   readonly identity: HostIdentity;
   readonly runtime: Runtime;
@@ -87,17 +84,8 @@ interface Looking {
 
 const grant = `grant it with "${nextCommand('init host')}" on a control-plane node`;
 
-async function look(
-  own: Certificate,
-  { identity, runtime }: Looking,
-): Promise<'written' | 'unchanged' | 'refused' | 'away'> {
+async function publish(own: Certificate, { identity, runtime }: Looking): Promise<'done' | 'failed' | 'open'> {
   const { clock, log, signal } = runtime;
-  const refused = (err: unknown, state: string, advice = ''): 'refused' => {
-    const message = `${clusterInfoText} ${state}: ${errorText(err)}${advice}`;
-    const code = err instanceof RecoveryError ? err.code : undefined;
-    log.warn('clusterInfo.failed', { message: clusterInfoText, err: message, code });
-    return 'refused';
-  };
   const { server, serverName } = await readServer(identity.kubeconfig);
   const [{ readPublicObject }, { updateClusterInfo, withRenewedAuthority }] = await Promise.all([
     import('../kube/public-object.ts'),
@@ -115,22 +103,26 @@ async function look(
     };
     const read = (): Promise<ClusterInfo> => readPublicObject<ClusterInfo>({ ...how, path: clusterInfoPath });
     const object = await unlessStarting(read, runtime);
-    if (withRenewedAuthority(object, own) === undefined) return 'unchanged';
+    if (withRenewedAuthority(object, own) === undefined) return 'done';
   } catch (err) {
     // A cluster-info that anonymous users may not read is read by no joining machine.
-    if (isCode(err, 'KubeNotFound', 'KubeForbidden', 'KubeUnauthorized')) return 'unchanged';
+    if (isCode(err, 'KubeNotFound', 'KubeForbidden', 'KubeUnauthorized')) return 'done';
     const isUntrusted = isCode(err, 'KubeUnavailable') && err.details['untrusted'] === true;
-    if (!isUntrusted && isCode(err, 'KubeUnavailable', 'KubeWrongAnswer')) return 'away';
-    return refused(err, 'cannot be read');
+    if (!isUntrusted && isCode(err, 'KubeUnavailable', 'KubeWrongAnswer')) return 'open';
+    return failed(log, err, `${clusterInfoText} cannot be read: `);
   }
   try {
     const outcome = await identity.asHost((connection) =>
       unlessStarting(() => updateClusterInfo({ connection, own, signal }), runtime),
     );
-    return outcome === 'written' ? 'written' : 'unchanged';
+    if (outcome === 'written') {
+      log.info('clusterInfo.updated', { message: clusterInfoText, notAfter: own.facts.notAfter.toISOString() });
+    }
+    return 'done';
   } catch (err) {
-    if (isCode(err, 'KubeUnavailable')) return 'away';
+    if (isCode(err, 'KubeUnavailable')) return 'open';
     const isRight = isCode(err, 'KubeForbidden', 'KubeUnauthorized');
-    return refused(err, 'still has the CA that this node has renewed', isRight ? `; ${grant}` : '');
+    const state = `${clusterInfoText} still has the CA that this node has renewed: `;
+    return failed(log, err, state, isRight ? `; ${grant}` : '');
   }
 }

@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
 import { RunState } from '../../lib/host/state.ts';
 
 const now = new Date('2026-11-25T08:00:00Z');
@@ -31,6 +32,29 @@ describe('state of a run', () => {
     expect(await state.get('asked', asNumber)).toEqual({ value: 7, at: later(60_000) });
     await state.set('asked', 7);
     expect(await state.get('asked', asNumber)).toEqual({ value: 7 });
+  });
+
+  it('is due for another text, after a time, and sooner after a failure; open work at the next run', async () => {
+    const state = new RunState(directory);
+    let time = now;
+    const clock = { ...systemClock, now: () => time };
+    const pace = { againMs: 60_000, afterFailureMs: 1000, clock };
+    const isDue = async (text: string, outcome: 'done' | 'failed' | 'open', afterMs: number): Promise<boolean> => {
+      time = later(afterMs);
+      let ran = false;
+      await state.whenDue('work', text, pace, async () => {
+        ran = true;
+        return outcome;
+      });
+      return ran;
+    };
+    expect(await isDue('one', 'open', 0)).toBe(true);
+    expect(await isDue('one', 'done', 1)).toBe(true);
+    expect(await isDue('one', 'done', 59_999)).toBe(false);
+    expect(await isDue('two', 'done', 60_000)).toBe(true);
+    expect(await isDue('two', 'failed', 120_000)).toBe(true);
+    expect(await isDue('two', 'failed', 120_999)).toBe(false);
+    expect(await isDue('two', 'done', 121_000)).toBe(true);
   });
 
   it('counts in its boot only, unless it is to outlast it', async () => {

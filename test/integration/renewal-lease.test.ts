@@ -6,7 +6,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { expiryAnnotation } from '../../lib/management/machine-expiry.ts';
+import { expiryAnnotation } from '../../lib/run/machine-expiry.ts';
 import { RunState } from '../../lib/host/state.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { blocks, page } from '../docs/markdown.ts';

@@ -92,13 +92,13 @@ describe('when its source is asked', () => {
     ['it is due by the threshold of the administrator', { fact: ends(100), offer: {}, beforeDays: 110 }, true],
     ['it has no source', { fact: ends(-1) }, false],
     ['it could not be read', { fact: { state: 'unavailable', message: 'EIO' }, offer: {} }, false],
-  ])('%s', (_, given, asks) => expect(decide(given).asks ?? false).toBe(asks));
+  ])('%s', (_, given, asks) => expect(decide(given).obtains).toBe(asks ? 'fetch' : undefined));
 
   it('what this machine can renew is renewed here', () => {
     const open = present(ca('etcd-ca', [-100, 1000], { subject: 'CN=etcd-ca' }));
     const decision = decide({ fact: ends(-1), authority: open, offer: {} });
     expect(decision).toMatchObject({ action: 'renew', reason: 'Expired' });
-    expect(decision.asks).toBeUndefined();
+    expect(decision.obtains).toBeUndefined();
   });
 
   it('nobody has to bring it by hand before that', () => {
@@ -128,7 +128,7 @@ describe('what comes of the answer', () => {
     const decision = decide({ fact, offer: offered() });
     expect(decision).toMatchObject({ action: 'renew', reason: 'OfferedBySource', origin: 'fetch' });
     expect(decision.message).toMatch(message);
-    expect(decision.asks).toBeUndefined();
+    expect(decision.obtains).toBeUndefined();
   });
 
   it('is brought by a clock that nobody may sign by', () => {
