@@ -198,6 +198,10 @@ export function isAway(err: unknown): err is RecoveryError {
   return err instanceof RecoveryError && (err.details['away'] === true || err.details['retryAfterMs'] !== undefined);
 }
 
+/** Whether a failed request shows that the server is there: by a status, or by data that came too late, or too many. */
+export const hasAnswered = (err: unknown): boolean =>
+  err instanceof RecoveryError && ['status', 'tooLarge', 'slow'].some((detail) => err.details[detail] !== undefined);
+
 /** Error of a 2xx answer that does not fit the request. `problem` begins with "it". */
 export function wrongAnswer({ verb, object, server }: Attempt, problem: string): RecoveryError {
   const message =
