@@ -98,8 +98,8 @@ export class RunState {
   }
 
   /**
-   * Does work that each run of a timer could do, when it is due: at once for another `text` than the last one, and again
-   * after some time. `open` leaves it to the next run.
+   * Does work that each run of a timer could do, when it is due: immediately for another `text` than the last one, and
+   * again after some time. `open` leaves it to the next run.
    */
   async whenDue(
     name: string,

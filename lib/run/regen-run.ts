@@ -45,7 +45,7 @@ export interface RegenRun {
   summaryNotedAt: Date | undefined;
   sources: Sources | undefined;
   /** Entries whose content was requested elsewhere in this run: each once. */
-  readonly fetched: Set<string>;
+  readonly obtained: Set<string>;
   report: RegenReport;
   outcomes: readonly RestartOutcome[];
   /** A message for each failed restart, and for each file whose use is not proven. */
