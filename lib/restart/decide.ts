@@ -236,10 +236,10 @@ export function inputsHash(inputs: ReadonlyMap<string, string>): string {
 }
 
 /**
- * Verdict on a kubelet that is known by its unit alone. A kubelet that runs, or waits for its next start, has read former content; a kubelet that is about to start
- * reads the new content, and a kubelet that the administrator has stopped stays stopped. `state`: as systemd reports
- * it, `activating/auto-restart`; undefined where systemd did not answer. `keep` leaves the marker to the next run that
- * restarts.
+ * Verdict on a kubelet that is known by its unit alone. A kubelet that runs, or waits for its next start, has read
+ * former content; a kubelet that is about to start reads the new content, and a kubelet that the administrator has
+ * stopped stays stopped. `state`: as systemd reports it, `activating/auto-restart`; undefined where systemd did not
+ * answer. `keep` leaves the marker to the next run that restarts.
  */
 export function judgeUnit(state: string | undefined, restarts: boolean): 'restart' | 'keep' | 'forget' {
   if (state === undefined) return 'keep';

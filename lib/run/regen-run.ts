@@ -63,7 +63,7 @@ export function restartsOf(run: RegenRun): HostRestarts {
   return run.restarts;
 }
 
-/** Whether all certificates here are obtained from the API of the cluster: there is no key of a CA, and only a kubelet. */
+/** Whether all certificates here are obtained from the cluster: there is no key of a CA, and only a kubelet. */
 export const isWithoutKey = ({ resolved }: Pick<RegenRun, 'resolved'>): boolean => resolved.artefacts.every(isObtained);
 
 const usualWaitMs = 40_000;

@@ -25,7 +25,7 @@ const isLast = (run: RegenRun): boolean => isSingle(run) && run.mode.restart;
 /** Runs of units log once a day and boot the state of all artefacts. */
 const keepsNote = (run: RegenRun): boolean => isSingle(run) && !isByHand(run);
 const hasLogged = ({ report, summaryNotedAt }: RegenRun): boolean => report.summaryLoggedAt !== summaryNotedAt;
-/** Entries whose content is to be obtained, and was not in this run: first the CAs, without which no API server can be verified. */
+/** Entries whose content is still to be obtained: first the CAs, without which no API server can be verified. */
 function wanted({ report, obtained, resolved }: RegenRun): RegenReport['artefacts'] {
   const left = report.artefacts.filter(({ artefact, obtains }) => obtains !== undefined && !obtained.has(artefact));
   const isAuthority = (name: string): boolean =>
