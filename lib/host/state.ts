@@ -65,11 +65,11 @@ export class RunState {
   async set(name: string, value: unknown, at?: Date): Promise<void> {
     await ensurePrivateDirectory(this.#directory);
     const content = `${JSON.stringify({ boot: this.#boot, at, value })}\n`;
-    const replace = () => replaceFile({ path: this.#path(name), content, mode: 0o600, what: 'note' });
-    await replace().catch(async (err: unknown) => {
-      // A directory lies in its place, or another run that writes it has taken this temporary file for a leftover.
-      if (systemCode((err as Error).cause) === 'EISDIR') await this.remove(name);
-      await replace();
+    const file = { path: this.#path(name), content, mode: 0o600, what: 'note', isShared: true } as const;
+    await replaceFile(file).catch(async (err: unknown) => {
+      if (systemCode((err as Error).cause) !== 'EISDIR') throw err;
+      await this.remove(name); // a directory lies in its place
+      await replaceFile(file);
     });
   }
 
@@ -98,8 +98,8 @@ export class RunState {
   }
 
   /**
-   * Does work that each run of a timer could do, when it is due: at once for another `text` than the last one, and again
-   * after some time. `open` leaves it to the next run.
+   * Does work that each run of a timer could do, when it is due: immediately for another `text` than the last one, and
+   * again after some time. `open` leaves it to the next run.
    */
   async whenDue(
     name: string,

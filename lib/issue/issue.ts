@@ -40,13 +40,16 @@ import { annotationsOf, registryMetadata } from './metadata.ts';
 import { amongOthers } from './signer-file.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-/** Makes new material of one artefact. Its only lasting effect is a key taken for it. Throws SignFailed, MaterialInvalid. */
+/**
+ * Makes new material of one artefact. Its only lasting effect is a key taken for it. Throws SignFailed,
+ * MaterialInvalid.
+ */
 export type Make<F extends Ingredients = Ingredients> = (
   artefact: ResolvedArtefact,
   from: F,
 ) => Issued | Promise<Issued>;
 
-/** The new material with the metadata that belongs to it; signed or composed, unless it comes from elsewhere (`by`). */
+/** Makes material with the metadata that belongs to it: signed or composed, unless it comes from elsewhere (`by`). */
 export async function make<F extends Ingredients>(
   artefact: ResolvedArtefact,
   from: F,

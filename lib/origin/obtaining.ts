@@ -1,4 +1,4 @@
-// What origins that obtain content between two passes are given, and what each of them provides.
+// The interface of origins that obtain content between two passes, and the run as they see it.
 import type { Clock } from '../clock.ts';
 import type { PairSource } from '../config/management-settings.ts';
 import type { RunState } from '../host/state.ts';
@@ -30,9 +30,9 @@ export interface Obtaining {
   readonly tokenFile: string;
   /** Configured for the API server of this cluster. */
   readonly tlsServerNameOverride: string | undefined;
-  /** Runs alone note when they have obtained something; a dry run starts no program. */
+  /** Only a `run` notes when it has obtained something. A `dryRun` starts no program. */
   readonly purpose: 'run' | 'dryRun' | 'report';
-  /** Notes of when: a timer runs each minute. */
+  /** Notes of former runs: a timer runs each minute. */
   readonly notes: RunState;
   /** Whether the artefact does not work now. */
   readonly isUrgent: (artefact: string) => boolean;

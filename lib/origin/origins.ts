@@ -19,13 +19,13 @@ type Makers = {
 };
 
 interface OriginEntry {
-  /** In a pass: the new material. */
+  /** Makes the new material, in a pass. */
   readonly make: Make<OriginIngredients>;
-  /** Log event of the write, where the kind of its artefact alone does not determine it. */
+  /** Log events of writes, where the kind of the artefact alone does not determine them. */
   readonly events?: ByKind<LogEvent>;
   /** Whether the log names where the content comes from: the message of the decision. */
   readonly logsMessage?: true;
-  /** Between two passes: the answer about which the next pass decides. */
+  /** Obtains the answer about which the next pass decides, between two passes. */
   readonly between?: Between;
 }
 
@@ -38,6 +38,7 @@ const only =
     return make(artefact, from);
   };
 
+/** Artefacts that are obtained from the API of this cluster. */
 const ofCluster =
   (isObtained: (artefact: ResolvedArtefact) => boolean): Between['places'] =>
   ({ resolved }) =>

@@ -8,7 +8,7 @@ import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { leafOfPair, type PairBytes } from '../plan/gather-offers.ts';
 import { authorityKey } from '../store/store.ts';
 
-/** What the decision about an artefact, and the answer that it was made by, add to the ingredients. */
+/** Ingredients that the decision about an artefact names. */
 export interface OriginIngredients extends Ingredients {
   /** The artefact that has a signer with its key. */
   readonly holder?: string | undefined;

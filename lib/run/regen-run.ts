@@ -45,7 +45,7 @@ export interface RegenRun {
   summaryNotedAt: Date | undefined;
   sources: Sources | undefined;
   /** Entries whose content was requested elsewhere in this run: each once. */
-  readonly fetched: Set<string>;
+  readonly obtained: Set<string>;
   report: RegenReport;
   outcomes: readonly RestartOutcome[];
   /** A message for each failed restart, and for each file whose use is not proven. */
@@ -63,7 +63,7 @@ export function restartsOf(run: RegenRun): HostRestarts {
   return run.restarts;
 }
 
-/** Whether all certificates here are obtained from the API of the cluster: there is no key of a CA, and only a kubelet. */
+/** Whether all certificates here are obtained from the cluster: there is no key of a CA, and only a kubelet. */
 export const isWithoutKey = ({ resolved }: Pick<RegenRun, 'resolved'>): boolean => resolved.artefacts.every(isObtained);
 
 const usualWaitMs = 40_000;

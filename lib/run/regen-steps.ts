@@ -25,9 +25,9 @@ const isLast = (run: RegenRun): boolean => isSingle(run) && run.mode.restart;
 /** Runs of units log once a day and boot the state of all artefacts. */
 const keepsNote = (run: RegenRun): boolean => isSingle(run) && !isByHand(run);
 const hasLogged = ({ report, summaryNotedAt }: RegenRun): boolean => report.summaryLoggedAt !== summaryNotedAt;
-/** Entries to be obtained that were not in this run: first the CAs, without which no API server can be verified. */
-function wanted({ report, fetched, resolved }: RegenRun): RegenReport['artefacts'] {
-  const left = report.artefacts.filter(({ artefact, obtains }) => obtains !== undefined && !fetched.has(artefact));
+/** Entries whose content is still to be obtained: first the CAs, without which no API server can be verified. */
+function wanted({ report, obtained, resolved }: RegenRun): RegenReport['artefacts'] {
+  const left = report.artefacts.filter(({ artefact, obtains }) => obtains !== undefined && !obtained.has(artefact));
   const isAuthority = (name: string): boolean =>
     resolved.artefacts.some((one) => one.name === name && one.kind === 'external');
   const authorities = left.filter(({ artefact }) => isAuthority(artefact));
@@ -62,15 +62,15 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     },
   },
   {
-    name: 'content obtained elsewhere',
+    name: 'content from other places',
     when: (run) => run.sources !== undefined,
     onFailure: 'stop',
     // Artefacts that this machine can make itself came first, and no lock is held meanwhile.
     async run(run) {
       // What one answer has repaired may be needed to request the next: a CA, for a certificate.
-      for (let names = wanted(run); names.length > 0; names = wanted(run)) {
-        for (const { artefact } of names) run.fetched.add(artefact);
-        const answers = await obtain(names, obtainingOf(run));
+      for (let open = wanted(run); open.length > 0; open = wanted(run)) {
+        for (const { artefact } of open) run.obtained.add(artefact);
+        const answers = await obtain(open, obtainingOf(run));
         if (answers.size === 0) continue;
         run.sources = new Map([...(run.sources ?? []), ...answers]);
         run.report = await repairFetched(run);
@@ -218,7 +218,7 @@ export async function runRegenMode(
     summaryNotedAt: undefined,
     beganMs: steadyMs(clock),
     sources: undefined,
-    fetched: new Set(),
+    obtained: new Set(),
     report: { converged: false, artefacts: [], writes: 0 },
     outcomes: [],
     unproven: [],

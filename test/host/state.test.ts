@@ -1,9 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
+import { temporaryName } from '../../lib/disk/files.ts';
 import { RunState } from '../../lib/host/state.ts';
 
 const now = new Date('2026-11-25T08:00:00Z');
@@ -77,13 +78,23 @@ describe('state of a run', () => {
     },
   );
 
-  it('is written where a directory lies in its place, and by two runs at once', async () => {
+  it('is written where a directory lies in its place', async () => {
     const state = new RunState(directory);
     await mkdir(join(at('asked'), 'inside'), { recursive: true });
     await state.set('asked', 7);
     expect(await state.get('asked', asNumber)).toEqual({ value: 7 });
+  });
+
+  it('is written by several runs at once, and no run removes the temporary file of another one', async () => {
+    const state = new RunState(directory);
+    const temporaries = [1, 2].map(() => temporaryName(at('asked')));
+    for (const path of temporaries) await writeFile(path, '');
+    const [ofKilledRun = ''] = temporaries;
+    await utimes(ofKilledRun, new Date(0), new Date(0));
     for (let round = 0; round < 50; round += 1)
-      await Promise.all([1, 2].map((value) => state.set('asked', 10 * round + value)));
+      await Promise.all([1, 2, 3].map((value) => state.set('asked', 10 * round + value)));
+    const left = temporaries.slice(1).map((path) => basename(path));
+    expect((await readdir(directory)).toSorted()).toEqual([...left, 'asked']);
   });
 
   it('of another type is garbled', async () => {
