@@ -11,7 +11,7 @@ import { RecoveryError } from '../errors.ts';
 import { type Attempt, hasAnswered } from './api-error.ts';
 
 /** Interval between two trials at a server that is away, and between two turns of retries. */
-export const trialEveryMs = 200;
+const trialEveryMs = 200;
 /** Limit for Retry-After: a server may require more patience than a recovery has. */
 const longestRetryAfterMs = 10_000;
 /** Longest wait of a request to be the trial; else it fails immediately with the last trial's error. */
