@@ -6,7 +6,7 @@ import { type AddressSettings, checkNodeAddresses, type NodeAddresses, inRanges 
 import { bareHost } from '../address.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
-import { RecoveryError, systemCode } from '../errors.ts';
+import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import { checkedHostname } from '../inventory/values.ts';
 import { list } from '../kube/list.ts';
 import type { WatchStatus } from '../kube/list-watch.ts';
@@ -67,57 +67,34 @@ export function answerOf(
   return { source, own: Object.hasOwn(whose, node) ? whose[node] : undefined, others };
 }
 
-export class ListedAddresses implements AddressSource {
-  readonly #source: string;
-  readonly #nodes: NodeAddresses;
+/** Names and addresses by node that the administrator has listed. */
+export const listedAddresses = (source: string, read: () => Promise<NodeAddresses>): AddressSource => ({
+  answer: async (question) => ({ ...answerOf(question, source, await read()), namesNode: true, isListed: true }),
+});
 
-  constructor(source: string, { nodes }: Extract<AddressSettings, { kind: 'nodes' }>) {
-    this.#source = source;
-    this.#nodes = nodes;
-  }
-
-  answer(question: AddressQuestion): Promise<SourceAnswer> {
-    return Promise.resolve({ ...answerOf(question, this.#source, this.#nodes), namesNode: true, isListed: true });
-  }
-}
-
-/**
- * File of names and addresses by node, read again whenever it changes: a mounted ConfigMap, or the output of a script.
- */
-export class AddressFile implements AddressSource {
-  readonly #source: string;
-  readonly #path: string;
-  #read: { readonly version: string; readonly nodes: NodeAddresses } | undefined;
-
-  constructor(source: string, { file }: Extract<AddressSettings, { kind: 'file' }>) {
-    this.#source = source;
-    this.#path = file;
-  }
-
-  async answer(question: AddressQuestion): Promise<SourceAnswer> {
-    return { ...answerOf(question, this.#source, await this.#nodes()), namesNode: true, isListed: true };
-  }
-
-  async #nodes(): Promise<NodeAddresses> {
-    const what = `"${this.#path}" of ${this.#source}`;
+/** Reads a file again whenever it changes: a mounted ConfigMap, or the output of a script. */
+export function addressFile(source: string, path: string): () => Promise<NodeAddresses> {
+  const what = `"${path}" of ${source}`;
+  let last: { readonly version: string; readonly nodes: NodeAddresses } | undefined;
+  return async () => {
     try {
-      const { dev, ino, size, mtimeNs, ctimeNs } = await stat(this.#path, { bigint: true });
+      const { dev, ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });
       const version = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
-      if (this.#read?.version === version) return this.#read.nodes;
-      const checked = checkNodeAddresses(parseYaml(yamlText(await readRegularFile(realDisk, this.#path)), 'ours'));
+      if (last?.version === version) return last.nodes;
+      const checked = checkNodeAddresses(parseYaml(yamlText(await readRegularFile(realDisk, path)), 'ours'));
       if ('problems' in checked) {
         const [first] = checked.problems;
         throw new RecoveryError('MaterialInvalid', `${first?.path ?? ''} ${first?.message ?? ''}`.trim());
       }
-      this.#read = { version, nodes: checked.value };
+      last = { version, nodes: checked.value };
       return checked.value;
     } catch (err) {
       const code = systemCode(err);
       if (code !== undefined) throw new RecoveryError('ReadFailed', `Cannot read ${what}: ${code}`, { cause: err });
-      const text = err instanceof Error ? err.message : String(err);
-      throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: ${text}; wanted names and addresses by node`);
+      const message = `Cannot use ${what}: ${errorText(err)}; wanted names and addresses by node`;
+      throw new RecoveryError('MaterialInvalid', message);
     }
-  }
+  };
 }
 
 /** A Node may be 20 kB of JSON: images, labels, conditions. */

@@ -7,7 +7,7 @@ import { getIfPresent } from '../kube/objects.ts';
 import type { NodeObject } from '../kube/received.ts';
 import { resourcePath } from '../kube/resources.ts';
 import { controlPlaneLabel, formerControlPlaneLabel, kubeletSigners } from '../well-known.ts';
-import { type AddressSource, AddressFile, type Following, ListedAddresses } from './address-sources.ts';
+import { addressFile, type AddressSource, type Following, listedAddresses } from './address-sources.ts';
 import { NodeRanges, type SourceOptions } from './address-sources.ts';
 import { canBeCovered, judgeAddresses, type SourceAnswer } from './addresses.ts';
 import { ClusterFacts, servicesAsked } from './cluster-facts.ts';
@@ -110,9 +110,9 @@ const isControlPlane = ({ metadata }: NodeObject): boolean =>
 function sourceOf(name: string, settings: AddressSettings, options: SourceOptions): AddressSource {
   switch (settings.kind) {
     case 'nodes':
-      return new ListedAddresses(name, settings);
+      return listedAddresses(name, () => Promise.resolve(settings.nodes));
     case 'file':
-      return new AddressFile(name, settings);
+      return listedAddresses(name, addressFile(name, settings.file));
     case 'machines':
       return new Machines(name, settings, options);
     case 'served':
