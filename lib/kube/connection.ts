@@ -104,7 +104,7 @@ class Connection implements KubeConnection {
     requireShortPath(path, asked);
     const session = this.#opened() ?? (await this.#open(asked));
     const attempt = this.#attempt(asked);
-    session.breaker.check(attempt);
+    const failed = session.breaker.watch(attempt);
     try {
       for await (const event of watchEvents(
         this.#exchange(session, attempt, path, accepted(options.objects)),
@@ -115,6 +115,7 @@ class Connection implements KubeConnection {
         yield event;
       }
     } catch (err) {
+      failed(err);
       this.#distrust(err, session);
       throw err;
     }
