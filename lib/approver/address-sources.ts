@@ -4,7 +4,7 @@ import { stat } from 'node:fs/promises';
 import { type AddressSettings, checkNodeAddresses, type NodeAddresses, inRanges } from '../config/address-settings.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
-import { RecoveryError, systemCode } from '../errors.ts';
+import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import { list } from '../kube/list.ts';
 import type { NodeObject } from '../kube/received.ts';
 import { collectionPath } from '../kube/resources.ts';
@@ -20,57 +20,34 @@ import {
 import { Machines } from './machines.ts';
 import { ServedNames } from './served-names.ts';
 
-export class ListedAddresses implements AddressSource {
-  readonly #source: string;
-  readonly #nodes: NodeAddresses;
+/** Names and addresses by node that the administrator has listed. */
+export const listedAddresses = (source: string, read: () => Promise<NodeAddresses>): AddressSource => ({
+  answer: async (question) => ({ ...answerOf(question, source, await read()), namesNode: true, isListed: true }),
+});
 
-  constructor(source: string, { nodes }: Extract<AddressSettings, { kind: 'nodes' }>) {
-    this.#source = source;
-    this.#nodes = nodes;
-  }
-
-  answer(question: AddressQuestion): Promise<SourceAnswer> {
-    return Promise.resolve({ ...answerOf(question, this.#source, this.#nodes), namesNode: true, isListed: true });
-  }
-}
-
-/**
- * File of names and addresses by node, read again whenever it changes: a mounted ConfigMap, or the output of a script.
- */
-export class AddressFile implements AddressSource {
-  readonly #source: string;
-  readonly #path: string;
-  #read: { readonly version: string; readonly nodes: NodeAddresses } | undefined;
-
-  constructor(source: string, { file }: Extract<AddressSettings, { kind: 'file' }>) {
-    this.#source = source;
-    this.#path = file;
-  }
-
-  async answer(question: AddressQuestion): Promise<SourceAnswer> {
-    return { ...answerOf(question, this.#source, await this.#nodes()), namesNode: true, isListed: true };
-  }
-
-  async #nodes(): Promise<NodeAddresses> {
-    const what = `"${this.#path}" of ${this.#source}`;
+/** Reads a file again whenever it changes: a mounted ConfigMap, or the output of a script. */
+export function addressFile(source: string, path: string): () => Promise<NodeAddresses> {
+  const what = `"${path}" of ${source}`;
+  let last: { readonly version: string; readonly nodes: NodeAddresses } | undefined;
+  return async () => {
     try {
-      const { dev, ino, size, mtimeNs, ctimeNs } = await stat(this.#path, { bigint: true });
+      const { dev, ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });
       const version = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
-      if (this.#read?.version === version) return this.#read.nodes;
-      const checked = checkNodeAddresses(parseYaml(yamlText(await readRegularFile(realDisk, this.#path)), 'ours'));
+      if (last?.version === version) return last.nodes;
+      const checked = checkNodeAddresses(parseYaml(yamlText(await readRegularFile(realDisk, path)), 'ours'));
       if ('problems' in checked) {
         const [first] = checked.problems;
         throw new RecoveryError('MaterialInvalid', `${first?.path ?? ''} ${first?.message ?? ''}`.trim());
       }
-      this.#read = { version, nodes: checked.value };
+      last = { version, nodes: checked.value };
       return checked.value;
     } catch (err) {
       const code = systemCode(err);
       if (code !== undefined) throw new RecoveryError('ReadFailed', `Cannot read ${what}: ${code}`, { cause: err });
-      const text = err instanceof Error ? err.message : String(err);
-      throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: ${text}; wanted names and addresses by node`);
+      const message = `Cannot use ${what}: ${errorText(err)}; wanted names and addresses by node`;
+      throw new RecoveryError('MaterialInvalid', message);
     }
-  }
+  };
 }
 
 /** A Node may be 20 kB of JSON: images, labels, conditions. */
@@ -126,16 +103,21 @@ export class NodeRanges implements AddressSource {
   }
 }
 
-type SourceClass<Settings> = new (name: string, settings: Settings, options: SourceOptions) => AddressSource;
+type Kind = AddressSettings['kind'];
+type MakeSource<K extends Kind> = (
+  name: string,
+  settings: Extract<AddressSettings, { readonly kind: K }>,
+  options: SourceOptions,
+) => AddressSource;
 
-const sources = {
-  nodes: ListedAddresses,
-  file: AddressFile,
-  machines: Machines,
-  served: ServedNames,
-  cidrs: NodeRanges,
-} satisfies { readonly [K in AddressSettings['kind']]: SourceClass<Extract<AddressSettings, { readonly kind: K }>> };
+const sources: { readonly [K in Kind]: MakeSource<K> } = {
+  nodes: (name, { nodes }) => listedAddresses(name, () => Promise.resolve(nodes)),
+  file: (name, { file }) => listedAddresses(name, addressFile(name, file)),
+  machines: (name, settings, options) => new Machines(name, settings, options),
+  served: (name, settings, options) => new ServedNames(name, settings, options),
+  cidrs: (name, settings, options) => new NodeRanges(name, settings, options),
+};
 
 /** `name`: its place in the configuration, for messages. */
 export const addressSource = (name: string, settings: AddressSettings, options: SourceOptions): AddressSource =>
-  new (sources[settings.kind] as SourceClass<AddressSettings>)(name, settings, options);
+  (sources[settings.kind] as MakeSource<Kind>)(name, settings, options);

@@ -103,7 +103,7 @@ const tlsFailures: Readonly<Record<string, string>> = {
   INVALID_PURPOSE: "the server's certificate is not for serving",
 };
 
-/** undici stopped reading an answer above `bounds.answer`: see pool.ts. */
+/** undici's code for an answer above the limit: of public-object.ts, and of `tooLarge`. */
 const tooLargeCode = 'UND_ERR_RES_EXCEEDED_MAX_SIZE';
 
 /** Error of an answer above the limit of its request. */

@@ -11,7 +11,7 @@ import { RecoveryError } from '../errors.ts';
 import { type Attempt, hasAnswered } from './api-error.ts';
 
 /** Interval between two trials at a server that is away, and between two turns of retries. */
-export const trialEveryMs = 200;
+const trialEveryMs = 200;
 /** Limit for Retry-After: a server may require more patience than a recovery has. */
 const longestRetryAfterMs = 10_000;
 /** Longest wait of a request to be the trial; else it fails immediately with the last trial's error. */
@@ -30,6 +30,7 @@ class Breaker {
   /** Answers so far: a failure of a request that began before the last one means nothing any more. */
   #answers = 0;
   #lastTurnMs = 0;
+  #releasedMs = -Infinity;
   /** Releases the retries that wait for a turn. */
   #released = new AbortController();
 
@@ -51,21 +52,21 @@ class Breaker {
       this.answered();
       return answer;
     } catch (err) {
-      if (err instanceof RecoveryError && err.details[this.#opener] !== undefined) {
-        if (answers === this.#answers) this.#open(err, attempt);
-      } else if (hasAnswered(err)) this.answered();
+      this.#failed(err, attempt, answers);
       throw err;
     } finally {
       if (isTrial) this.#endTrial();
     }
   }
 
-  /** Throws while the server is away, for a watch: one may be silent for long, and so is no trial. */
-  check(attempt: Attempt): void {
-    if (this.#away === undefined) return;
-    const { failure, state } = this.#away;
-    const details = { ...failure.details, verb: attempt.verb };
-    throw new RecoveryError(failure.code, `${cannot(attempt)}${state}`, { details });
+  /**
+   * Begins a watch, which may be silent for long, and so is no trial; throws while the server is away. Call the returned
+   * function with its failure.
+   */
+  watch(attempt: Attempt): (err: unknown) => void {
+    this.#check(attempt);
+    const answers = this.#answers;
+    return (err) => this.#failed(err, attempt, answers);
   }
 
   /** Takes note of an answer, or of an event of a watch. */
@@ -84,7 +85,10 @@ class Breaker {
     this.#lastTurnMs = Math.max(this.#lastTurnMs + trialEveryMs, this.#away?.dueMs ?? 0, now);
     const over = AbortSignal.any([signal, this.#released.signal]);
     if (this.#lastTurnMs > now) await this.#clock.sleep(this.#lastTurnMs - now, over);
-    return () => this.#release();
+    // Loops that succeed and fail again at once must not release each other without end.
+    return () => {
+      if (steadyMs(this.#clock) - this.#releasedMs >= trialEveryMs) this.#release();
+    };
   }
 
   /** Resolves when the request may be sent: whether it is the trial. */
@@ -93,8 +97,8 @@ class Breaker {
       const waitMs = this.#away.dueMs - steadyMs(this.#clock);
       if (this.#trial !== undefined) {
         await this.#clock.sleep(longestTrialMs, AbortSignal.any([signal, this.#trial.signal]));
-        if (!signal.aborted) this.check(attempt);
-      } else if (waitMs > longestWaitMs) this.check(attempt);
+        if (!signal.aborted) this.#check(attempt);
+      } else if (waitMs > longestWaitMs) this.#check(attempt);
       else if (waitMs > 0) await this.#clock.sleep(waitMs, signal);
       else {
         this.#trial = new AbortController();
@@ -109,14 +113,26 @@ class Breaker {
     this.#trial = undefined;
   }
 
-  #open(failure: RecoveryError, attempt: Attempt): void {
-    const retryAfterMs = Math.min(Number(failure.details['retryAfterMs'] ?? 0), longestRetryAfterMs);
-    const dueMs = steadyMs(this.#clock) + Math.max(trialEveryMs, retryAfterMs);
-    this.#away = { failure, state: failure.message.slice(cannot(attempt).length), dueMs };
+  #check(attempt: Attempt): void {
+    if (this.#away === undefined) return;
+    const { failure, state } = this.#away;
+    const details = { ...failure.details, verb: attempt.verb };
+    throw new RecoveryError(failure.code, `${cannot(attempt)}${state}`, { details });
+  }
+
+  /** `answers`: when the request began. */
+  #failed(err: unknown, attempt: Attempt, answers: number): void {
+    if (!(err instanceof RecoveryError) || err.details[this.#opener] === undefined) {
+      if (hasAnswered(err)) this.answered();
+    } else if (answers === this.#answers) {
+      const retryAfterMs = Math.min(Number(err.details['retryAfterMs'] ?? 0), longestRetryAfterMs);
+      const dueMs = steadyMs(this.#clock) + Math.max(trialEveryMs, retryAfterMs);
+      this.#away = { failure: err, state: err.message.slice(cannot(attempt).length), dueMs };
+    }
   }
 
   #release(): void {
-    this.#lastTurnMs = 0;
+    this.#lastTurnMs = this.#releasedMs = steadyMs(this.#clock);
     this.#released.abort(done);
     this.#released = new AbortController();
   }
@@ -127,7 +143,7 @@ const done = 'done';
 const cannot = ({ verb, object }: Attempt): string => `Cannot ${verb} ${object}: `;
 
 /** Breaker of one connection to an API server. */
-export type ServerBreaker = Pick<Breaker, 'through' | 'check' | 'answered' | 'turn'>;
+export type ServerBreaker = Pick<Breaker, 'through' | 'watch' | 'answered' | 'turn'>;
 
 /**
  * The breakers of a process: one for each server, name and CA, because a server out of reach by one may be reachable by
@@ -148,9 +164,9 @@ export class Breakers {
     const own = new Breaker(this.#clock, 'retryAfterMs');
     return {
       through: (attempt, signal, send) => own.through(attempt, signal, () => all.through(attempt, signal, send)),
-      check(attempt) {
-        own.check(attempt);
-        all.check(attempt);
+      watch(attempt) {
+        const failed = [own.watch(attempt), all.watch(attempt)];
+        return (err) => failed.forEach((each) => each(err));
       },
       answered() {
         own.answered();

@@ -14,7 +14,7 @@ import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { type Log, Repeats } from '../log.ts';
 import { describeRequest } from './answer.ts';
 import { type Attempt, isAway, unavailable } from './api-error.ts';
-import { Breakers, trialEveryMs, type ServerBreaker } from './circuit-breaker.ts';
+import { Breakers, type ServerBreaker } from './circuit-breaker.ts';
 import { send, watchEvents } from './exchange.ts';
 import type { KubeConnection, KubeRequest, WatchEvent, WatchOptions } from './kube.ts';
 import { ConnectionPool, type PoolOptions } from './pool.ts';
@@ -104,7 +104,7 @@ class Connection implements KubeConnection {
     requireShortPath(path, asked);
     const session = this.#opened() ?? (await this.#open(asked));
     const attempt = this.#attempt(asked);
-    session.breaker.check(attempt);
+    const failed = session.breaker.watch(attempt);
     try {
       for await (const event of watchEvents(
         this.#exchange(session, attempt, path, accepted(options.objects)),
@@ -115,6 +115,7 @@ class Connection implements KubeConnection {
         yield event;
       }
     } catch (err) {
+      failed(err);
       this.#distrust(err, session);
       throw err;
     }
@@ -125,10 +126,9 @@ class Connection implements KubeConnection {
     return this.#reloading;
   }
 
+  /** Without credentials there is none to wait for: no request was sent. */
   async turn(signal: AbortSignal): Promise<() => void> {
-    if (this.#session !== undefined) return this.#session.breaker.turn(signal);
-    await this.#options.clock.sleep(trialEveryMs, signal); // no request was sent yet
-    return () => undefined;
+    return (await this.#session?.breaker.turn(signal)) ?? (() => undefined);
   }
 
   async close(): Promise<void> {

@@ -99,7 +99,7 @@ describe('Breaker', () => {
       const message = `Cannot list ${object}: connection refused: (x)`;
       const met = new RecoveryError('KubeUnavailable', message, { details: { away: true, verb: 'list' } });
       await breaker.through({ ...attempt, verb: 'list', object }, signal, () => Promise.reject(met)).catch(() => null);
-      expect(() => breaker.check(attempt)).toThrow('Cannot get Secret "n/b": connection refused: (x)');
+      expect(() => breaker.watch(attempt)).toThrow('Cannot get Secret "n/b": connection refused: (x)');
     },
   );
 

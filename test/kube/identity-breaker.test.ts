@@ -50,9 +50,9 @@ describe.each([429, 503] as const)('an identity that is asked for patience by %i
     await ask(approver, patient(status, 60));
     const told = `Cannot get Secret "n/b": the API server answered ${status}`;
     expect(await ask(approver)).toBe(told);
-    expect(() => approver.check(attempt)).toThrow(told);
+    expect(() => approver.watch(attempt)).toThrow(told);
     expect(await ask(regen)).toBe('answered');
-    regen.check(attempt);
+    regen.watch(attempt);
     expect(await ask(approver)).toBe(told); // what another identity is answered says nothing of this one
     clock.advance(10_000);
     expect(await ask(approver)).toBe('answered');
@@ -121,6 +121,40 @@ it('an answer that asks for patience shows that the server is there', async () =
   expect(await ask(regen)).toBe('answered');
 });
 
+it.each([
+  ['asks for patience', patient(429, 5), true],
+  ['is away', refused, false],
+])('a watch that %s is as good as a request, unless something was answered since', async (_, met, isOwn) => {
+  approver.watch(attempt)(met);
+  expect(() => approver.watch(attempt)).toThrow(met.message);
+  if (isOwn) regen.watch(attempt);
+  else expect(() => regen.watch(attempt)).toThrow(met.message);
+  clock.advance(10_000);
+  expect(await ask(approver)).toBe('answered');
+  const failed = approver.watch(attempt);
+  approver.answered(); // by an event
+  failed(met);
+  expect(await ask(approver)).toBe('answered');
+});
+
+it('lists that succeed and watches that fail at once keep the pace of turns', async () => {
+  const stop = new AbortController();
+  let lists = 0;
+  const follow = async (): Promise<void> => {
+    for (let succeeded = (): void => undefined; !stop.signal.aborted; succeeded = await regen.turn(stop.signal)) {
+      if ((await ask(regen)) !== 'answered') continue;
+      lists += 1;
+      succeeded();
+    }
+  };
+  const all = [follow(), follow()];
+  await pass(2000);
+  stop.abort();
+  await Promise.all(all);
+  expect(lists).toBeGreaterThan(10);
+  expect(lists).toBeLessThanOrEqual(2 * 12);
+});
+
 describe('Breakers', () => {
   it.each<[string, Credentials, boolean]>([
     ['another identity', withToken('regen'), true],
@@ -133,7 +167,7 @@ describe('Breakers', () => {
     const other = breakers.of(credentials);
     await ask(first, refused);
     const told = 'Cannot get Secret "n/b": connection refused (ECONNREFUSED)';
-    if (isMet) expect(() => other.check(attempt)).toThrow(told);
-    else other.check(attempt);
+    if (isMet) expect(() => other.watch(attempt)).toThrow(told);
+    else other.watch(attempt);
   });
 });
