@@ -7,7 +7,7 @@ import { parseToolConfig } from '../lib/config/load.ts';
 import { replaceFile } from '../lib/disk/files.ts';
 import { RecoveryError } from '../lib/errors.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
+import { allDirectories } from '../lib/inventory/places.ts';
 import { makeNodeCertificate, readSigningAuthority, requireDeadNode } from '../lib/origin/by-hand.ts';
 import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { exitCodes } from './exit-codes.ts';

@@ -7,7 +7,7 @@ import { wholeCertificates } from '../../pki/certificate.ts';
 import { componentMapping, isMapping, yamlMapping } from '../../yaml.ts';
 import { argumentsOf } from './component-arguments.ts';
 import { type ComponentCommand, type Mount, valuesIn } from './component-settings.ts';
-import { expanded } from './container-words.ts';
+import { expanded } from './shell-script.ts';
 
 type Mapping = Readonly<Record<string, unknown>>;
 

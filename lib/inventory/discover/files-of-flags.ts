@@ -6,9 +6,8 @@ import { signatureMatches } from '../../pki/verify.ts';
 import { fileFlags, type FileRole } from '../file-flags.ts';
 import type { FileOfFlag } from '../flag-entries.ts';
 import type { Artefact } from '../model.ts';
-import { certificatesIn, heldByKubeconfig } from './certificates-here.ts';
+import { certificatesIn, heldByKubeconfig, type MachineFiles } from './machine-files.ts';
 import { type ComponentSettings, hostPathOf } from './component-settings.ts';
-import type { MachineFiles } from './machine-files.ts';
 import { keyBeside, type SettingsHere } from './named-files.ts';
 
 /** Returns the files that flags name. Pure. `moved`: the place on this machine of a path that a flag names. */

@@ -6,7 +6,7 @@ import { dirname, join, resolve } from 'node:path';
 import { readKubeconfigView, type Source } from '../../kubeconfig/document.ts';
 import { byHandAdvice } from '../../next-command.ts';
 import { isMapping, yamlMapping } from '../../yaml.ts';
-import { allDirectories } from '../located.ts';
+import { allDirectories } from '../places.ts';
 import type { Inventory } from '../model.ts';
 import type { Environment } from '../resolve.ts';
 import { readerBelow } from './machine-files.ts';

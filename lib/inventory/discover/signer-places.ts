@@ -4,10 +4,9 @@ import { join } from 'node:path';
 import { signatureMatches } from '../../pki/verify.ts';
 import type { Certificate } from '../../pki/certificate.ts';
 import type { FileOfFlag } from '../flag-entries.ts';
-import { namedFileOf, pathHere, type PlacesHere } from '../located.ts';
+import { namedFileOf, pathHere, type PlacesHere } from '../places.ts';
 import type { Artefact, Inventory } from '../model.ts';
-import { certificatesIn, heldByKubeconfig } from './certificates-here.ts';
-import { isOnMachine, type MachineFiles } from './machine-files.ts';
+import { certificatesIn, heldByKubeconfig, isOnMachine, type MachineFiles } from './machine-files.ts';
 import { keyBeside, type NamedFiles } from './named-files.ts';
 
 /** Absolute paths on this machine. */

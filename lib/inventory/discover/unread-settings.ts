@@ -2,7 +2,7 @@
 // them is reported for a person to act. Pure.
 import { componentNames } from '../../components.ts';
 import { fileFlags, type FileRole } from '../file-flags.ts';
-import type { UnreadSettings } from '../unread-entries.ts';
+import type { UnreadSettings } from '../flag-entries.ts';
 import { type ComponentSettings, hostPlaceOf } from './component-settings.ts';
 import type { SettingsHere } from './named-files.ts';
 
