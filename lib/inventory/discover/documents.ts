@@ -166,10 +166,4 @@ export function kubeconfigOf(yaml: string, known: KnownServers = {}): Kubeconfig
 }
 
 /** Returns the common name of the first certificate in a PEM text, whatever else is in it. */
-export function commonNameOf(pem: Uint8Array): string | undefined {
-  try {
-    return text(wholeCertificates(pem)[0]?.facts.commonName);
-  } catch {
-    return undefined;
-  }
-}
+export const commonNameOf = (pem: Uint8Array): string | undefined => text(wholeCertificates(pem)[0]?.facts.commonName);

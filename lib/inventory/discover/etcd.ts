@@ -12,7 +12,7 @@ import { checkedHostname } from '../values.ts';
 import { RecoveryError } from '../../errors.ts';
 import { allDirectories } from '../places.ts';
 import type { Environment } from '../resolve.ts';
-import { isOnMachine, readerBelow } from './machine-files.ts';
+import { type Discovered, isOnMachine, readerBelow } from './machine-files.ts';
 
 /** The texts of files; undefined where there is none. */
 interface EtcdFiles {
@@ -54,11 +54,7 @@ function hostOf(url: string): string | undefined {
 }
 
 /** Discovers an etcd. Throws PreconditionFailed on a machine that has no etcd of etcdadm. */
-export async function discoverEtcd(
-  inventory: Inventory,
-  given: Environment,
-  root = '/',
-): Promise<{ readonly environment: Environment; readonly notes: readonly string[] }> {
+export async function discoverEtcd(inventory: Inventory, given: Environment, root = '/'): Promise<Discovered> {
   const { etcdPkiDir = '/etc/etcd/pki' } = allDirectories(inventory, given.directories ?? {});
   const pki = (name: string): string => join(etcdPkiDir, name);
   const signs = ['ca.crt', 'server.crt', 'peer.crt'].map(pki);

@@ -20,15 +20,9 @@ import { componentServers } from './component-servers.ts';
 import { demandedHostnames } from './demanded-hostnames.ts';
 import { electsLeader } from './documents.ts';
 import { directoriesOfKubeadm, discoverKubeadm, type Machine } from './kubeadm-machine.ts';
-import { filesOfFlags, withIssuers } from './files-of-flags.ts';
-import { isOnMachine, readerBelow } from './machine-files.ts';
+import { filesOfFlags, unreadSettings, withIssuers } from './files-of-flags.ts';
+import { type Discovered, isOnMachine, readerBelow } from './machine-files.ts';
 import { filesOfSigners, signerChoices } from './signer-places.ts';
-import { unreadSettings } from './unread-settings.ts';
-
-export interface Discovered {
-  readonly environment: Environment;
-  readonly notes: readonly string[];
-}
 
 /** Discovers the environment. Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
 export async function environmentOfKubeadm(

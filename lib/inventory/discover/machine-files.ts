@@ -7,8 +7,16 @@ import { realDisk } from '../../disk/disk.ts';
 import { readRegularFile } from '../../disk/files.ts';
 import { errorText, systemCode } from '../../errors.ts';
 import { yamlText } from '../../yaml.ts';
+import type { Environment } from '../resolve.ts';
 import { readKubeconfigView, type Source } from '../../kubeconfig/document.ts';
 import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
+
+/** An environment that was found on this machine. */
+export interface Discovered {
+  readonly environment: Environment;
+  /** Files that could not be read or that no component reads, as sentences. */
+  readonly notes: readonly string[];
+}
 
 export interface MachineFiles {
   /** Undefined for a file that is absent or cannot be read. */
