@@ -34,7 +34,7 @@ import { type Given, nextCommand } from '../lib/next-command.ts';
 import { absoluteConfig, asWorker, clockFactsAt, type CommandLine, configInput, orKubeadm } from './read-config.ts';
 import { statusFlags, type StatusRequest } from './status-flags.ts';
 
-export type StatusLine = CommandLine & FlagsOf<'status'>;
+type StatusLine = CommandLine & FlagsOf<'status'>;
 
 /** Adds the flags of the installed units: so the report shows the actions and times of this machine's timer. */
 function asUnitsDo(line: StatusLine, cwd: string): StatusLine {

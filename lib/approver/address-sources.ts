@@ -20,7 +20,7 @@ import {
 import { Machines } from './machines.ts';
 import { ServedNames } from './served-names.ts';
 
-export class ListedAddresses implements AddressSource {
+class ListedAddresses implements AddressSource {
   readonly #source: string;
   readonly #nodes: NodeAddresses;
 
@@ -37,7 +37,7 @@ export class ListedAddresses implements AddressSource {
 /**
  * File of names and addresses by node, read again whenever it changes: a mounted ConfigMap, or the output of a script.
  */
-export class AddressFile implements AddressSource {
+class AddressFile implements AddressSource {
   readonly #source: string;
   readonly #path: string;
   #read: { readonly version: string; readonly nodes: NodeAddresses } | undefined;

@@ -105,7 +105,7 @@ export interface SignerCopies {
   readonly hasKey: boolean;
 }
 
-export interface SuccessorFacts {
+interface SuccessorFacts {
   /** Certificate that is valid now, with the same key; the one with the latest notAfter. */
   readonly newer?: CertificateFacts | undefined;
   /** Artefacts that hold this certificate. */

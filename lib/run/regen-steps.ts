@@ -38,7 +38,7 @@ function wanted({ report, fetched, resolved }: RegenRun): readonly string[] {
 /** A step that reads an API server and that no repair needs. */
 const optional = { limitMs: 180_000, onFailure: 'report' } as const;
 
-export const regenSteps: readonly Step<RegenRun>[] = [
+const regenSteps: readonly Step<RegenRun>[] = [
   {
     name: 'life of certificates',
     onFailure: 'stop',
