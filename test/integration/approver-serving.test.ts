@@ -32,7 +32,7 @@ import { type ControlPlane, startControlPlane } from '../support/cluster/control
 import { freePorts } from '../support/cluster/ports.ts';
 import { type Line, Tool } from '../support/cluster/recovery-world.ts';
 import { eventually } from '../support/eventually.ts';
-import { machineAddress } from '../support/machine-address.ts';
+import { machineAddress } from './machine-address.ts';
 
 const namespace = 'kube-cert-recovery';
 const signerName = 'kubernetes.io/kubelet-serving';
