@@ -58,7 +58,7 @@ describe('exit codes', () => {
         .filter((name) => /^[A-Z]/.test(name))
         .map((name) => [name, Number(exit)]),
     );
-    const wanted = errorCodes.map((code) => [code, exitOfError(new RecoveryError(code, ''))]);
+    const wanted = errorCodes.map((name) => [name, exitOfError(new RecoveryError(name, ''))]);
     expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(wanted));
     expect(documented).toHaveLength(wanted.length);
   });
