@@ -2,7 +2,7 @@
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { isCode } from '../errors.ts';
 import { lockHost, refuseBesideKubeadm } from '../host/sole-writer.ts';
-import { leaderLeases } from '../inventory/leader-leases.ts';
+import { type AsHost, clocksAskedAs, type HostIdentity, leaderLeases } from './host-identity.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { fileDirectories, isObtained } from '../inventory/places.ts';
 import { createKeyPool } from '../pki/key-pool.ts';
@@ -16,7 +16,6 @@ import type { RestartOutcome } from '../restart/host-restarts.ts';
 import type { Store } from '../store/store.ts';
 import { defaultKeyAlgorithm } from '../well-known.ts';
 import { namesInApi, storeOf } from './connections.ts';
-import { type AsHost, clocksAskedAs, type HostIdentity } from './host-identity.ts';
 import { createHostRestarts, type HostRestarts } from './host-restart.ts';
 import { createUnitRestarts } from './unit-restart.ts';
 import { clockFactsFor, type Connected, type Runtime } from './runtime.ts';
