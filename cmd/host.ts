@@ -28,7 +28,7 @@ import {
 import { changesOf, none } from '../lib/install/installed-flags.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
 import { isWorker, removeWorkerToken } from '../lib/install/worker-host.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
+import { allDirectories } from '../lib/inventory/places.ts';
 import { errorText, RecoveryError } from '../lib/errors.ts';
 import { hostManifests } from '../lib/install/rbac.ts';
 import { toYaml } from '../lib/yaml.ts';

@@ -14,8 +14,7 @@ import { isWorker, requireNode } from '../lib/install/worker-host.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { RunState } from '../lib/host/state.ts';
 import { finderOf } from '../lib/inventory/finders.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
-import { isFile, isObtained } from '../lib/inventory/places.ts';
+import { allDirectories, isFile, isObtained } from '../lib/inventory/places.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { Obtaining } from '../lib/origin/obtaining.ts';
@@ -37,7 +36,7 @@ import { type Given, nextCommand } from '../lib/next-command.ts';
 import { absoluteConfig, asWorker, clockFactsAt, type CommandLine, configInput, orKubeadm } from './read-config.ts';
 import { statusFlags, type StatusRequest } from './status-flags.ts';
 
-export type StatusLine = CommandLine & FlagsOf<'status'>;
+type StatusLine = CommandLine & FlagsOf<'status'>;
 
 /** Adds the flags of the installed units: so the report shows the actions and times of this machine's timer. */
 function asUnitsDo(line: StatusLine, cwd: string): StatusLine {

@@ -94,7 +94,7 @@ const fields = z.strictObject({
 type Fields = z.output<typeof fields>;
 
 /** Objects that a source reads with the credential of mode approver, beyond what every approver reads. */
-export interface AddressRead {
+interface AddressRead {
   readonly apiGroup: string;
   readonly resource: string;
   readonly verbs: readonly string[];

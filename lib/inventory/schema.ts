@@ -5,18 +5,19 @@ import * as z from 'zod';
 import {
   duration,
   entryKey,
+  followedAs,
   hostnameText,
   namespaceName,
   objectName,
+  obtainedBy,
   parameterName,
   serverUrl,
-  unitName,
   someText,
+  unitName,
 } from './values.ts';
 import { finderNames, findersText } from './finders.ts';
 import { locationSchema } from './location-kinds.ts';
 import { directories, files } from './declared-files.ts';
-import { followedAs, obtainedBy } from './obtained.ts';
 import { flagOfComponent, flags, reader } from './reader.ts';
 import { apiVersion } from '../well-known.ts';
 

@@ -70,3 +70,17 @@ export function durationUpTo(longest: string): z.ZodType<number, string> {
     .refine(fits, { error: `a duration of at most ${longest}` })
     .transform(milliseconds);
 }
+
+/** Possession of its own key is all that a machine without the key of the cluster's CA can prove. */
+export const obtainedBy = z
+  .enum(['request'])
+  .exactOptional()
+  .describe('request: with a CertificateSigningRequest by its own key, once it has expired; it has no issuer here');
+
+export const followedAs = z
+  .enum(['serverCa', 'clientCa'])
+  .exactOptional()
+  .describe(
+    'Of CAs in files: a CA that the cluster has renewed with the key of the CA here takes its place. serverCa: by ' +
+      'these CAs the API server is verified that publishes it; clientCa: by these, clients of this machine',
+  );

@@ -28,7 +28,7 @@ import { isFile } from '../inventory/places.ts';
 import { locationText } from '../store/store.ts';
 import { judgeFollowed } from './follow-rules.ts';
 import { judgeRequested } from './request-rules.ts';
-import { unknownToReaders } from './known-by-rules.ts';
+import { unknownToReaders } from './trust-rules.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
 import { fileOfOthers } from './others-rules.ts';

@@ -1,7 +1,10 @@
 // After a CA of this node was renewed with its own key, it goes to the approver on this machine, whose copy is no file
-// of the inventory, and into cluster-info. A timer runs each minute, so the CA seen is noted (/run): the API is read
-// when the CA of this node has changed, and once a day, in case another client has put the former CA back. Reading
-// takes no credential, and no identity is signed where nothing is to be written.
+// of the inventory, and into kube-public/cluster-info, from which joining machines and workers that follow take it. A
+// node replaces a CA that its own CA succeeds, with the same key. The other fields stay unchanged; signatures for join
+// tokens, which cover the whole kubeconfig, are made again by kube-controller-manager (pkg/controller/bootstrap,
+// bootstrapsigner). A timer runs each minute, so the CA seen is noted (/run): the API is read when the CA of this node
+// has changed, and once a day, in case another client has put the former CA back. Reading takes no credential, and no
+// identity is signed where nothing is to be written.
 import { readFile } from 'node:fs/promises';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { replaceFile } from '../disk/files.ts';
@@ -9,7 +12,13 @@ import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { RunState } from '../host/state.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { signerOf } from '../issue/host-credential.ts';
-import { type ClusterInfo, clusterInfoPath, clusterInfoText } from '../kube/cluster-info.ts';
+import {
+  type ClusterInfo,
+  clusterInfoKey,
+  clusterInfoPath,
+  clusterInfoText,
+  publishedAuthority,
+} from '../kube/cluster-info.ts';
 import { readServer } from '../kubeconfig/credentials.ts';
 import { approverAuthorityFile, defaultDirectory } from '../install/layout.ts';
 import type { Log } from '../log.ts';
@@ -21,6 +30,9 @@ import type { Store } from '../store/store.ts';
 import { type HostIdentity, unlessStarting } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
 import { nextCommand } from '../next-command.ts';
+import type { KubeConnection } from '../kube/kube.ts';
+import { updateObject } from '../kube/objects.ts';
+import { editYaml } from '../yaml.ts';
 
 const timeoutMs = 5_000;
 
@@ -87,10 +99,7 @@ const grant = `grant it with "${nextCommand('init host')}" on a control-plane no
 async function publish(own: Certificate, { identity, runtime }: Looking): Promise<'done' | 'failed' | 'open'> {
   const { clock, log, signal } = runtime;
   const { server, serverName } = await readServer(identity.kubeconfig);
-  const [{ readPublicObject }, { updateClusterInfo, withRenewedAuthority }] = await Promise.all([
-    import('../kube/public-object.ts'),
-    import('../regen/published-authority.ts'),
-  ]);
+  const { readPublicObject } = await import('../kube/public-object.ts');
   try {
     const how = {
       server,
@@ -126,3 +135,34 @@ async function publish(own: Certificate, { identity, runtime }: Looking): Promis
     return failed(log, err, state, isRight ? `; ${grant}` : '');
   }
 }
+
+/**
+ * `own`: the CA of this machine. Pure. Undefined where it succeeds none of the published CAs, and where nothing is to
+ * be changed.
+ */
+export function withRenewedAuthority(object: ClusterInfo, own: Certificate): ClusterInfo | undefined {
+  const published = publishedAuthority(object);
+  if ('problem' in published) return undefined; // not made by kubeadm
+  const next = succeededBy(wholeCertificates(published), own);
+  if (next === undefined) return undefined;
+  const edit = editYaml(object.data?.[clusterInfoKey] ?? '');
+  const authority = Buffer.from(next.map(({ pem }) => pem).join('')).toString('base64');
+  edit.set(['clusters', 0, 'cluster', 'certificate-authority-data'], authority);
+  return { ...object, data: { ...object.data, [clusterInfoKey]: edit.text() } };
+}
+
+interface ClusterInfoUpdate {
+  readonly connection: Pick<KubeConnection, 'request'>;
+  readonly own: Certificate;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Writes the renewed CA into cluster-info, which kube-controller-manager and other control-plane nodes write, too.
+ * Throws errors of the connection.
+ */
+export const updateClusterInfo = ({
+  own,
+  ...request
+}: ClusterInfoUpdate): Promise<'written' | 'unchanged' | 'absent'> =>
+  updateObject<ClusterInfo>(request, clusterInfoPath, (object) => withRenewedAuthority(object, own));

@@ -4,7 +4,6 @@ import { steadyMs } from '../clock.ts';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { addressGone, addressesNow } from '../host/own-address.ts';
 import { RunState } from '../host/state.ts';
-import { leaderLeases } from '../inventory/leader-leases.ts';
 import { obtain, sourcesOf } from '../origin/obtain.ts';
 import { releaseAfterBoot } from '../regen/boot-leases.ts';
 import type { RegenReport } from '../regen/journal.ts';
@@ -13,7 +12,7 @@ import { type UnmetCondition, unmetConditions } from '../regen/unmet.ts';
 import { waitAtMost } from '../retry.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
-import { hostIdentity } from './host-identity.ts';
+import { hostIdentity, leaderLeases } from './host-identity.ts';
 import { isByHand, isWithoutKey, obtainingOf, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
 import { type Connected, type Runtime, storeReports } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
@@ -37,7 +36,7 @@ function wanted({ report, obtained, resolved }: RegenRun): RegenReport['artefact
 /** A step that reads an API server and that no repair needs. */
 const optional = { limitMs: 180_000, onFailure: 'report' } as const;
 
-export const regenSteps: readonly Step<RegenRun>[] = [
+const regenSteps: readonly Step<RegenRun>[] = [
   {
     name: 'life of certificates',
     onFailure: 'stop',

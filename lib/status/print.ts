@@ -14,7 +14,7 @@ import { readersTable } from './readers-table.ts';
 import { nodeInfo, objectInfo, structured, type StatusFormat } from './structured.ts';
 
 /** How a report is shown: the flags of `status`. */
-export type StatusView = Omit<FlagsOf<'status'>, 'output' | 'at'> & { readonly output: StatusFormat };
+type StatusView = Omit<FlagsOf<'status'>, 'output' | 'at'> & { readonly output: StatusFormat };
 
 /** Report of objects in the API. */
 export function renderStatus(status: StatusReport, { output: format }: StatusView): string {

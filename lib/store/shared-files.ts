@@ -21,7 +21,7 @@ export type Owner = Pick<Artefact, 'name' | 'kind' | 'location'>;
 const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);
 
 /** Final target of links; the path itself where they cannot be followed: no component reads a file that way either. */
-export const realFile = (disk: Disk, file: string): Promise<string> => disk.realpath(file).catch(() => file);
+const realFile = (disk: Disk, file: string): Promise<string> => disk.realpath(file).catch(() => file);
 
 /** Throws WriteFailed where certificate and key of a pair are the same file: it would hold only either. */
 export async function refuseOneFile(

@@ -30,7 +30,7 @@ import { type ControlPlane, startControlPlane } from '../support/cluster/control
 import { freePorts } from '../support/cluster/ports.ts';
 import { type Line, Tool } from '../support/cluster/recovery-world.ts';
 import { eventually } from '../support/eventually.ts';
-import { machineAddress } from '../support/machine-address.ts';
+import { machineAddress } from './machine-address.ts';
 
 const signerName = 'kubernetes.io/kubelet-serving';
 const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';

@@ -14,7 +14,7 @@ import { clusterApiCrd } from '../support/cluster/cluster-api-crds.ts';
 import type { KubeadmMachine, Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { RunningMachine } from '../support/cluster/running-machine.ts';
 import { eventually } from '../support/eventually.ts';
-import { inOrder } from '../support/in-order.ts';
+import { inOrder } from './in-order.ts';
 import { hostAsks } from './host-asks.ts';
 
 const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));
