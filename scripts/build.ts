@@ -27,7 +27,7 @@ async function launcher(): Promise<string> {
 
 /**
  * What is loaded stays in memory for months. Of undici we use two functions, and its index loads everything, caches and
- * mocks included. commander starts no program for us, and pino writes in no thread.
+ * mocks included. commander starts no program for us, and pino writes in no thread and needs not know who calls it.
  */
 const lean: Plugin = {
   name: 'lean',
@@ -41,11 +41,15 @@ const lean: Plugin = {
       worker_threads: `exports.isMainThread = true;`,
       'thread-stream': '',
       'node:child_process': '',
+      './lib/caller': 'module.exports = () => [];',
     };
-    bundle.onResolve({ filter: /^(undici|worker_threads|thread-stream|node:child_process)$/ }, ({ path, importer }) => {
-      const isOfOurs = !importer.includes('/node_modules/');
-      return path !== 'undici' && isOfOurs ? undefined : { path, namespace: 'lean' };
-    });
+    bundle.onResolve(
+      { filter: /^(undici|worker_threads|thread-stream|node:child_process|\.\/lib\/caller)$/ },
+      ({ path, importer }) => {
+        const isOfOurs = !importer.includes('/node_modules/');
+        return path !== 'undici' && isOfOurs ? undefined : { path, namespace: 'lean' };
+      },
+    );
     bundle.onLoad({ filter: /.*/, namespace: 'lean' }, ({ path }) => ({
       contents: parts[path as keyof typeof parts],
       resolveDir: root,

@@ -1,13 +1,18 @@
 // Writes the code that V8 makes of a built text, beside it: `node FLAGS scripts/compile.ts TEXT`, with the flags of Node
-// that the program is started with. V8 compiles a function when it is first called, so the program is run here as far as
-// that needs no cluster: what recovers, signs and connects is in the code then.
+// that the program is started with. V8 compiles a function when it is first called, so the program is started here on a
+// first generation as on a healthy machine: what such a start needs is in the code then. What else it can do is not,
+// because each start reads all of the code.
+import { execFileSync } from 'node:child_process';
 import { hash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createSecureServer, type Http2SecureServer } from 'node:http2';
 import { createRequire } from 'node:module';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { Writable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
+import { setFlagsFromString } from 'node:v8';
 import { Script } from 'node:vm';
 import type * as cli from '../cmd/cli.ts';
 
@@ -19,18 +24,59 @@ type Wrapper = (require: NodeJS.Require, module: { exports: unknown }, url: stri
 (script.runInThisContext() as Wrapper)(createRequire(path), module, pathToFileURL(path).href);
 
 const root = mkdtempSync(join(tmpdir(), 'compile-'));
-const nowhere = () => new Writable({ write: (_chunk, _encoding, done) => done() }) as NodeJS.WriteStream;
+const out = join(root, 'out');
+const namespace = 'kube-cert-recovery';
 
-/** Runs a command; what becomes of it does not matter. */
-async function run(...argv: readonly string[]): Promise<void> {
-  const signal = AbortSignal.timeout(2000);
-  await module.exports.run({ argv, env: {}, cwd: root, stdout: nowhere(), stderr: nowhere(), signal });
+/** Runs a command and returns what it wrote; a mode that waits is stopped after `ms`. */
+async function run(argv: readonly string[], ms = 60_000): Promise<string> {
+  const told: string[] = [];
+  const stream = new Writable({ write: (chunk, _encoding, done) => (told.push(String(chunk)), done()) });
+  const [stdout, stderr] = [stream, stream] as unknown as [NodeJS.WriteStream, NodeJS.WriteStream];
+  await module.exports.run({ argv, env: {}, cwd: root, stdout, stderr, signal: AbortSignal.timeout(ms) });
+  return told.join('');
 }
 
+/** Files of one object of the first generation; undefined where there is none. */
+function dataOf(kind: string, name: string): Record<string, string> | undefined {
+  const directory = join(out, 'certs', kind, name);
+  if (!existsSync(directory)) return undefined;
+  const encoding = kind === 'secrets' ? 'base64' : 'utf8';
+  return Object.fromEntries(
+    readdirSync(directory)
+      .filter((key) => !key.startsWith('.'))
+      .map((key) => [key, readFileSync(join(directory, key), encoding)]),
+  );
+}
+
+/** Answer of a server that has the first generation, to a request for one object by its name or as a list. */
+function answer(url: string): object | undefined {
+  const [, kind = '', only] = /\/(secrets|configmaps)(?:\/([^/?]+))?/.exec(url) ?? [];
+  const name = only ?? /metadata\.name(?:=|%3D)([^&]+)/.exec(url)?.[1] ?? '';
+  const data = name === '' ? undefined : dataOf(kind, name);
+  if (data === undefined) return undefined;
+  const head = { apiVersion: 'v1', kind: kind === 'secrets' ? 'Secret' : 'ConfigMap' };
+  const object = { ...head, metadata: { name, namespace, uid: name, resourceVersion: '1' }, data };
+  return only === undefined
+    ? { ...head, kind: `${head.kind}List`, metadata: { resourceVersion: '1' }, items: [object] }
+    : object;
+}
+
+async function serve(): Promise<Http2SecureServer> {
+  const started = createSecureServer();
+  started.on('stream', (stream, { ':path': url = '' }) => {
+    const object = answer(url);
+    stream.respond({ ':status': object === undefined ? 404 : 200, 'content-type': 'application/json' });
+    if (url.includes('watch=')) return; // no event comes
+    stream.end(JSON.stringify(object ?? { kind: 'Status', apiVersion: 'v1', status: 'Failure', code: 404 }));
+  });
+  await new Promise<void>((listening) => void started.listen(0, '127.0.0.1', listening));
+  return started;
+}
+
+const server = await serve();
 try {
-  const config = join(root, 'config.yaml');
-  const out = join(root, 'out');
-  const server = 'https://127.0.0.1:1'; // nothing answers there
+  const address = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const [config, kubeconfig] = [join(root, 'config.yaml'), join(root, 'kubeconfig')];
   writeFileSync(
     config,
     `apiVersion: kube-cert-recovery/v1alpha1
@@ -42,20 +88,42 @@ directories: { pkiDir: ${root}/pki }
 regen: { backupDir: ${root}/backups, lockDir: ${root}/lock }
 `,
   );
-  mkdirSync(join(root, 'pki/etcd'), { recursive: true });
-  await run('init', 'render', `--config=${config}`, `--out=${out}`, `--server=${server}`);
-  await run('--mode=regen', '--once', '--locations=disk', `--config=${config}`);
-  await run('--mode=regen,syncer', `--config=${out}/config.yaml`);
-  const kubernetesDir = join(root, 'kubernetes');
-  mkdirSync(join(kubernetesDir, 'manifests'), { recursive: true });
+  writeFileSync(
+    kubeconfig,
+    `apiVersion: v1
+kind: Config
+current-context: it
+contexts: [{ name: it, context: { cluster: it, user: it } }]
+users: [{ name: it, user: { token: it } }]
+clusters: [{ name: it, cluster: { server: '${address}', certificate-authority: ${out}/certs/configmaps/kube-apiserver-server-ca/ca-bundle.crt } }]
+`,
+    { mode: 0o600 },
+  );
+  const machine = join(root, 'kubernetes');
+  mkdirSync(join(machine, 'manifests'), { recursive: true });
   const container = { name: 'kube-apiserver', command: ['kube-apiserver', '--etcd-servers=https://127.0.0.1:2379'] };
   const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name: container.name }, spec: { containers: [container] } };
-  writeFileSync(join(kubernetesDir, 'manifests/kube-apiserver.yaml'), JSON.stringify(pod));
-  await run('--mode=regen', '--once', '--dry-run', '--preset=kubeadm', `--directory=kubernetesDir=${kubernetesDir}`);
+  writeFileSync(join(machine, 'manifests/kube-apiserver.yaml'), JSON.stringify(pod));
+  writeFileSync(join(machine, 'admin.conf'), readFileSync(kubeconfig));
+  mkdirSync(join(root, 'pki/etcd'), { recursive: true });
+  const render = ['init', 'render', `--config=${config}`, `--out=${out}`, `--server=${address}`];
+  execFileSync(process.execPath, [join(dirname(path), 'main.mjs'), ...render]);
+  const serving = join(out, 'certs/secrets/kube-apiserver-serving');
+  server.setSecureContext({
+    cert: readFileSync(join(serving, 'tls.crt')),
+    key: readFileSync(join(serving, 'tls.key')),
+  });
+  await run(['--mode=regen', '--once', '--locations=disk', `--config=${config}`]);
+  await run(['--mode=regen', '--once', '--dry-run', '--preset=kubeadm', `--directory=kubernetesDir=${machine}`]);
+  const files = `--destination-dir=${root}/files`;
+  const told = await run(['--mode=syncer', `--config=${config}`, `--kubeconfig=${kubeconfig}`, files], 1500);
+  if (!existsSync(join(root, 'files/secrets/admin-client/tls.crt'))) throw new Error(`it wrote no files:\n${told}`);
 } finally {
+  server.close();
   rmSync(root, { recursive: true });
 }
 
+setFlagsFromString('--no-optimize-for-size'); // lib/small-heap.ts has set it
 const code = script.createCachedData();
 const isTaken = new Script(text, { filename: path, cachedData: code }).cachedDataRejected === false;
 if (!isTaken) throw new Error('V8 refuses the code that it has just made');
