@@ -7,7 +7,6 @@ import { createLog } from '../lib/log.ts';
 import { type Problem, problemText } from '../lib/problems.ts';
 import type { Log } from '../lib/log.ts';
 import { builtAt, version } from '../lib/program.ts';
-import { preferSmallHeap } from '../lib/small-heap.ts';
 import { exitCodes, exitOfFailure, exitOfUnmet } from './exit-codes.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
@@ -46,7 +45,7 @@ export async function runConfig(
   for (const { message } of config.once ? [] : wrong) log.error('config.partial', { message });
   try {
     const { runModes } = await import('./modes.ts');
-    if (!config.once) preferSmallHeap();
+    if (!config.once) (await import('../lib/small-heap.ts')).preferSmallHeap();
     const met = await runModes(config, {
       clock,
       log,
