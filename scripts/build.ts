@@ -111,7 +111,8 @@ await cp(`${root}lib/inventory/presets`, `${app}/presets`, {
   filter: (from) => !/\.(?!yaml$)\w+$/.test(from),
 });
 for (const name of presetNames()) await writeFile(`${app}/presets/${name}.json`, JSON.stringify(checkedPreset(name)));
-await run(process.execPath, [...nodeFlags, `${root}scripts/compile.ts`, resolve(text)]);
+for (const which of ['once', 'waiting'])
+  await run(process.execPath, [...nodeFlags, `${root}scripts/compile.ts`, resolve(text), which]);
 const bundled = Object.keys(program.metafile.inputs).map((path) => resolve(path));
 await writeFile(`${app}/THIRD-PARTY-NOTICES`, await thirdPartyNotices(bundled));
 await writeFile(`${root}dist/kube-cert-recovery`, await launcher());

@@ -30,7 +30,8 @@ type Wrapper = (require: NodeJS.Require, module: { exports: unknown }, url: stri
 
 function load(): typeof cli {
   const path = fileURLToPath(new URL(PROGRAM, import.meta.url));
-  const code = codeIn(`${path}.${process.version}-${process.arch}.code`);
+  const run = process.argv.includes('--once') ? 'once' : 'waiting';
+  const code = codeIn(`${path}.${process.version}-${process.arch}.${run}.code`);
   // All of the text is ASCII (scripts/build.ts).
   const script = new Script(readFileSync(path, 'latin1'), {
     filename: path,

@@ -1,10 +1,19 @@
-// Writes the code that V8 makes of a built text, beside it: `node FLAGS scripts/compile.ts TEXT`, with the flags of Node
-// that the program is started with. V8 compiles a function when it is first called, so the program is started here on a
-// first generation as on a healthy machine: what such a start needs is in the code then. What else it can do is not,
-// because each start reads all of the code.
-import { execFileSync } from 'node:child_process';
+// Writes the code that V8 makes of a built text, beside it: `node FLAGS scripts/compile.ts TEXT once|waiting`, with the
+// flags of Node that the program is started with. V8 compiles a function when it is first called, so the program is
+// started here on a first generation as on a healthy machine: what such a start needs is in the code then. What else it
+// can do is not, because each start reads all of the code; runs that end and modes that wait have a code each.
+import { spawnSync } from 'node:child_process';
 import { hash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { createSecureServer, type Http2SecureServer } from 'node:http2';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
@@ -16,7 +25,7 @@ import { setFlagsFromString } from 'node:v8';
 import { Script } from 'node:vm';
 import type * as cli from '../cmd/cli.ts';
 
-const [, , path = ''] = process.argv;
+const [, , path = '', which = ''] = process.argv;
 const text = readFileSync(path, 'latin1');
 const script = new Script(text, { filename: path });
 const module = { exports: {} as typeof cli };
@@ -34,6 +43,36 @@ async function run(argv: readonly string[], ms = 60_000): Promise<string> {
   const [stdout, stderr] = [stream, stream] as unknown as [NodeJS.WriteStream, NodeJS.WriteStream];
   await module.exports.run({ argv, env: {}, cwd: root, stdout, stderr, signal: AbortSignal.timeout(ms) });
   return told.join('');
+}
+
+/** Runs a command whose code is not wanted. Its failure shows in what follows. */
+function runApart(...argv: readonly string[]): void {
+  spawnSync(process.execPath, [join(dirname(path), 'main.mjs'), ...argv]);
+}
+
+/** Arguments of a run on a control-plane node of kubeadm, which has its CAs only. */
+function kubeadmMachine(): readonly string[] {
+  const [machine, config] = [join(root, 'kubernetes'), join(root, 'kubeadm.yaml')];
+  const [signer, tokens] = [join(root, 'pki/etcd/ca'), join(out, 'certs/secrets/service-account-key/service-account')];
+  for (const directory of ['manifests', 'pki/etcd']) mkdirSync(join(machine, directory), { recursive: true });
+  for (const name of ['ca', 'etcd/ca', 'front-proxy-ca'])
+    for (const end of ['.crt', '.key']) copyFileSync(`${signer}${end}`, join(machine, 'pki', `${name}${end}`));
+  for (const end of ['.key', '.pub']) copyFileSync(`${tokens}${end}`, join(machine, 'pki', `sa${end}`));
+  const flags = ['--advertise-address=127.0.0.1', '--etcd-servers=https://127.0.0.1:2379'];
+  const container = { name: 'kube-apiserver', command: ['kube-apiserver', ...flags] };
+  const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name: container.name }, spec: { containers: [container] } };
+  writeFileSync(join(machine, 'manifests/kube-apiserver.yaml'), JSON.stringify(pod));
+  writeFileSync(
+    config,
+    `apiVersion: kube-cert-recovery/v1alpha1
+kind: Configuration
+preset: kubeadm
+keyAlgorithm: ecdsaP256
+directories: { kubernetesDir: ${machine}, kubeletDir: ${root}/kubelet }
+regen: { backupDir: ${root}/kept, lockDir: ${root}/run }
+`,
+  );
+  return ['--mode=regen', '--once', `--config=${config}`];
 }
 
 /** Files of one object of the first generation; undefined where there is none. */
@@ -99,25 +138,23 @@ clusters: [{ name: it, cluster: { server: '${address}', certificate-authority: $
 `,
     { mode: 0o600 },
   );
-  const machine = join(root, 'kubernetes');
-  mkdirSync(join(machine, 'manifests'), { recursive: true });
-  const container = { name: 'kube-apiserver', command: ['kube-apiserver', '--etcd-servers=https://127.0.0.1:2379'] };
-  const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name: container.name }, spec: { containers: [container] } };
-  writeFileSync(join(machine, 'manifests/kube-apiserver.yaml'), JSON.stringify(pod));
-  writeFileSync(join(machine, 'admin.conf'), readFileSync(kubeconfig));
   mkdirSync(join(root, 'pki/etcd'), { recursive: true });
-  const render = ['init', 'render', `--config=${config}`, `--out=${out}`, `--server=${address}`];
-  execFileSync(process.execPath, [join(dirname(path), 'main.mjs'), ...render]);
+  runApart('init', 'render', `--config=${config}`, `--out=${out}`, `--server=${address}`);
   const serving = join(out, 'certs/secrets/kube-apiserver-serving');
   server.setSecureContext({
     cert: readFileSync(join(serving, 'tls.crt')),
     key: readFileSync(join(serving, 'tls.key')),
   });
-  await run(['--mode=regen', '--once', '--locations=disk', `--config=${config}`]);
-  await run(['--mode=regen', '--once', '--dry-run', '--preset=kubeadm', `--directory=kubernetesDir=${machine}`]);
-  const files = `--destination-dir=${root}/files`;
-  const told = await run(['--mode=syncer', `--config=${config}`, `--kubeconfig=${kubeconfig}`, files], 1500);
-  if (!existsSync(join(root, 'files/secrets/admin-client/tls.crt'))) throw new Error(`it wrote no files:\n${told}`);
+  if (which === 'once') {
+    await run(['--mode=regen', '--once', '--locations=disk', `--config=${config}`]);
+    const machine = kubeadmMachine();
+    runApart(...machine);
+    await run(machine);
+  } else {
+    const files = `--destination-dir=${root}/files`;
+    const told = await run(['--mode=syncer', `--config=${config}`, `--kubeconfig=${kubeconfig}`, files], 1500);
+    if (!existsSync(join(root, 'files/secrets/admin-client/tls.crt'))) throw new Error(`it wrote no files:\n${told}`);
+  }
 } finally {
   server.close();
   rmSync(root, { recursive: true });
@@ -127,4 +164,7 @@ setFlagsFromString('--no-optimize-for-size'); // lib/small-heap.ts has set it
 const code = script.createCachedData();
 const isTaken = new Script(text, { filename: path, cachedData: code }).cachedDataRejected === false;
 if (!isTaken) throw new Error('V8 refuses the code that it has just made');
-writeFileSync(`${path}.${process.version}-${process.arch}.code`, Buffer.concat([hash('sha256', code, 'buffer'), code]));
+writeFileSync(
+  `${path}.${process.version}-${process.arch}.${which}.code`,
+  Buffer.concat([hash('sha256', code, 'buffer'), code]),
+);

@@ -12,8 +12,9 @@ const dist = fileURLToPath(new URL('../../dist', import.meta.url));
 const node = join(dist, 'node');
 const [, flags = ''] = /^flags='(.*)'$/m.exec(readFileSync(join(dist, 'kube-cert-recovery'), 'utf8')) ?? [];
 const nodeFlags = flags.split(' ');
-const named = (end: string): string =>
-  readdirSync(join(dist, 'app')).find((name) => name.startsWith('program-') && name.endsWith(end)) ?? '';
+const built = readdirSync(join(dist, 'app')).filter((name) => name.startsWith('program-'));
+const text = built.find((name) => name.endsWith('.cjs')) ?? '';
+const codes = built.filter((name) => name.endsWith('.code'));
 
 let app: string;
 
@@ -29,18 +30,19 @@ const version = async (...more: readonly string[]): Promise<string> => {
   return stdout;
 };
 
-it('is what V8 takes with the flags of the launcher', async () => {
+it('is what V8 takes with the flags of the launcher, for runs that end and for modes that wait', async () => {
   const script = `const { readFileSync } = require('node:fs');
     const [text, code] = process.argv.slice(1).map((path) => readFileSync(path));
     const { Script } = require('node:vm');
     const { cachedDataRejected } = new Script(text.latin1Slice(), { cachedData: code.subarray(32) });
     console.log(cachedDataRejected);`;
-  const paths = [named('.cjs'), named('.code')].map((name) => join(app, name));
-  expect((await run(node, [...nodeFlags, '-e', script, ...paths])).stdout).toBe('false\n');
+  expect(codes.map((name) => name.split('.').at(-2))).toEqual(['once', 'waiting']);
+  for (const code of codes)
+    expect((await run(node, [...nodeFlags, '-e', script, join(app, text), join(app, code)])).stdout).toBe('false\n');
 });
 
 it('is read as it was made: the text has no character beyond ASCII', () => {
-  expect(readFileSync(join(app, named('.cjs'))).every((byte) => byte < 128)).toBe(true);
+  expect(readFileSync(join(app, text)).every((byte) => byte < 128)).toBe(true);
 });
 
 it.each<[string, (code: Buffer) => Buffer]>([
@@ -48,13 +50,12 @@ it.each<[string, (code: Buffer) => Buffer]>([
   ['an end that is cut off', (code) => code.subarray(0, code.length - 4096)],
   ['nothing in it', () => Buffer.alloc(0)],
 ])('is left out with %s', async (_, damage) => {
-  const file = join(app, named('.code'));
-  writeFileSync(file, damage(readFileSync(file)));
+  for (const code of codes) writeFileSync(join(app, code), damage(readFileSync(join(app, code))));
   expect(await version()).toMatch(/^\d/);
 });
 
 it('is left out where it is absent, and where Node has other flags', async () => {
   expect(await version('--optimize-for-size')).toMatch(/^\d/);
-  rmSync(join(app, named('.code')));
+  for (const code of codes) rmSync(join(app, code));
   expect(await version()).toMatch(/^\d/);
 });
