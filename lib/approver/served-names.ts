@@ -9,7 +9,7 @@ import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
-import { Recent } from '../pki/recent.ts';
+import { Recent } from '../recent.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { servedChain } from '../proof/served.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
