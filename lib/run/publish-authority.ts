@@ -169,5 +169,8 @@ interface ClusterInfoUpdate {
  * Writes the renewed CA into cluster-info, which kube-controller-manager and other control-plane nodes write, too.
  * Throws errors of the connection.
  */
-export const updateClusterInfo = ({ own, ...request }: ClusterInfoUpdate): Promise<'written' | 'unchanged' | 'absent'> =>
+export const updateClusterInfo = ({
+  own,
+  ...request
+}: ClusterInfoUpdate): Promise<'written' | 'unchanged' | 'absent'> =>
   updateObject<ClusterInfo>(request, clusterInfoPath, (object) => withRenewedAuthority(object, own));
