@@ -211,8 +211,9 @@ function valueOfText(text: string, whose: Whose): unknown {
 /** Callers share a value. Bytes (`!!binary` of YAML 1.1) cannot be frozen. */
 function frozen<T>(value: T): T {
   if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || Object.isFrozen(value)) return value;
+  Object.freeze(value); // first: an alias may stand in its own value
   for (const inner of Object.values(value)) frozen(inner);
-  return Object.freeze(value);
+  return value;
 }
 
 /** Undefined: no YAML, or no mapping. */

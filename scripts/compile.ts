@@ -20,12 +20,23 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Writable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { Script } from 'node:vm';
 import type * as cli from '../cmd/cli.ts';
 
 const [, , path = '', which = ''] = process.argv;
+
+// The units of a node are those of a node, whatever its directories are: nothing here may make certificates for them.
+const directories = ['/etc', '/run', '/usr/local/lib', '/usr/lib', '/lib'].map((path) => `${path}/systemd/system`);
+const units = ['kubelet', 'etcd'].flatMap((name) => directories.map((path) => `${path}/${name}.service`));
+const unit = units.find((path) => existsSync(path));
+if (which === 'once' && unit !== undefined) {
+  process.stderr.write(`"${unit}" is here: runs that end are built without compiled code, and start a little later\n`);
+  process.exit();
+}
+
 const text = readFileSync(path, 'latin1');
 const script = new Script(text, { filename: path });
 const module = { exports: {} as typeof cli };
@@ -35,14 +46,26 @@ type Wrapper = (require: NodeJS.Require, module: { exports: unknown }, url: stri
 const root = mkdtempSync(join(tmpdir(), 'compile-'));
 const out = join(root, 'out');
 const namespace = 'kube-cert-recovery';
+const [longestMs, pollMs] = [60_000, 50];
+/** Time for the other objects; too little means that some of the code is compiled when it is needed. */
+const othersMs = 1000;
 
-/** Runs a command and returns what it wrote; a mode that waits is stopped after `ms`. */
-async function run(argv: readonly string[], ms = 60_000): Promise<string> {
+/** Runs a command until it has written this file; a mode that waits is stopped then. */
+async function run(argv: readonly string[], file: string): Promise<void> {
   const told: string[] = [];
   const stream = new Writable({ write: (chunk, _encoding, done) => (told.push(String(chunk)), done()) });
   const [stdout, stderr] = [stream, stream] as unknown as [NodeJS.WriteStream, NodeJS.WriteStream];
-  await module.exports.run({ argv, env: {}, cwd: root, stdout, stderr, signal: AbortSignal.timeout(ms) });
-  return told.join('');
+  const stop = new AbortController();
+  const running = module.exports.run({ argv, env: {}, cwd: root, stdout, stderr, signal: stop.signal });
+  const ended = running.then(() => true);
+  for (let left = longestMs; left > 0 && !existsSync(file); left -= pollMs)
+    if (await Promise.race([ended, sleep(pollMs, false)])) break;
+  if (!argv.includes('--once')) {
+    await Promise.race([ended, sleep(othersMs)]);
+    stop.abort();
+  }
+  await running;
+  if (!existsSync(file)) throw new Error(`it has not written "${file}":\n${told.join('')}`);
 }
 
 /** Runs a command whose code is not wanted. Its failure shows in what follows. */
@@ -146,14 +169,14 @@ clusters: [{ name: it, cluster: { server: '${address}', certificate-authority: $
     key: readFileSync(join(serving, 'tls.key')),
   });
   if (which === 'once') {
-    await run(['--mode=regen', '--once', '--locations=disk', `--config=${config}`]);
+    await run(['--mode=regen', '--once', '--locations=disk', `--config=${config}`], join(root, 'pki/etcd/ca.crt'));
     const machine = kubeadmMachine();
     runApart(...machine);
-    await run(machine);
+    await run(machine, join(root, 'kubernetes/pki/apiserver.crt'));
   } else {
     const files = `--destination-dir=${root}/files`;
-    const told = await run(['--mode=syncer', `--config=${config}`, `--kubeconfig=${kubeconfig}`, files], 1500);
-    if (!existsSync(join(root, 'files/secrets/admin-client/tls.crt'))) throw new Error(`it wrote no files:\n${told}`);
+    const written = join(root, 'files/secrets/admin-client/tls.crt');
+    await run(['--mode=syncer', `--config=${config}`, `--kubeconfig=${kubeconfig}`, files], written);
   }
 } finally {
   server.close();

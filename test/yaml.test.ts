@@ -32,6 +32,12 @@ describe('parseYaml()', () => {
     expect(Buffer.from(key).toString()).toBe('hello');
   });
 
+  it('reads a value that stands in itself', () => {
+    const { list } = parseYaml('list: &it [*it]\n') as { readonly list: readonly unknown[] };
+    expect(list[0]).toBe(list);
+    expect(Object.isFrozen(list)).toBe(true);
+  });
+
   it('refuses a text that would unfold into a huge one', () => {
     const text = `a0: &a0 [x]\n${level(1)}${level(2)}${level(3)}${level(4)}`;
     expect(() => parseYaml(text)).toThrow('Cannot parse YAML: too many aliases');

@@ -1,5 +1,5 @@
 // Content that is obtained between two passes. A timer runs each minute: when a place was reached last is noted (/run),
-// before it is reached, so that whatever comes of it, the next minute is silent.
+// before it is reached, so that a run that ends there counts, too. The plan decides how often what is not urgent is.
 import type { Decision } from '../plan/decision.ts';
 import type { Asked, Sources } from '../plan/gather-offers.ts';
 import { origins } from './origins.ts';

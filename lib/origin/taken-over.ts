@@ -19,7 +19,7 @@ export interface OriginIngredients extends Ingredients {
 }
 
 const cannot = (name: string, problem: string): RecoveryError =>
-  new RecoveryError('SignFailed', `Cannot put back "${name}": ${problem}`);
+  new RecoveryError('SignFailed', `Cannot make "${name}": ${problem}`);
 
 /** The earlier pair of a kubelet, from another file. Throws SignFailed without one. */
 export function putBackPair({ name }: ResolvedTarget, { backups }: OriginIngredients): Issued {

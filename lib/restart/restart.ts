@@ -1,7 +1,7 @@
-// Restarts of a component, so that it reads its files again: one function, and the means in a table. Two triggers call
-// it: a run on the host, for the components that markers name (host-restarts.ts), and the observer of files in a pod
-// (pod-restarts.ts). They know which means fit, and wait for the new process. The same user is enough for a signal, no
-// capability is needed (kill(2)).
+// Restarts of a component, so that it reads its files again: one function, and the means in a table. Its callers know
+// which means fit, and wait for the new process: a run on the host, for the components that markers name
+// (host-restarts.ts; on a worker lib/run/unit-restart.ts), the observer of files in a pod (pod-restarts.ts), and the end
+// of an adoption (lib/adopt/unadopt.ts). The same user is enough for a signal, no capability is needed (kill(2)).
 import { RecoveryError, errorText, isCode, systemCode } from '../errors.ts';
 import { isRunning, type ProcessId } from '../host/proc.ts';
 import { runSystemctl } from '../host/systemd.ts';
@@ -58,7 +58,8 @@ const means: { readonly [B in Means['by']]: Start<B> } = {
   },
 };
 
-const systemctlMs = 60_000;
+/** A kubelet stops, and then starts after a run of this program, which takes 50 s at most. */
+const systemctlMs = 90_000;
 
 /** Restarts by the first of these means that has an effect, and describes that. Throws WriteFailed. */
 export async function restart(ways: readonly Means[], restarting: Restarting): Promise<string> {
