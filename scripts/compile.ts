@@ -29,9 +29,12 @@ import type * as cli from '../cmd/cli.ts';
 const [, , path = '', which = ''] = process.argv;
 
 // The units of a node are those of a node, whatever its directories are: nothing here may make certificates for them.
-const directories = ['/etc', '/run', '/usr/local/lib', '/usr/lib', '/lib'].map((path) => `${path}/systemd/system`);
-const units = ['kubelet', 'etcd'].flatMap((name) => directories.map((path) => `${path}/${name}.service`));
-const unit = units.find((path) => existsSync(path));
+const unitDirectories = ['/etc', '/run', '/usr/local/lib', '/usr/lib', '/lib'].map(
+  (place) => `${place}/systemd/system`,
+);
+const unit = ['kubelet', 'etcd']
+  .flatMap((name) => unitDirectories.map((directory) => `${directory}/${name}.service`))
+  .find((file) => existsSync(file));
 if (which === 'once' && unit !== undefined) {
   process.stderr.write(`"${unit}" is here: runs that end are built without compiled code, and start a little later\n`);
   process.exit();
