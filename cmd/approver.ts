@@ -7,7 +7,7 @@ import { installedSettings } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
 import { installApprover, removeApprover } from '../lib/install/approver-apply.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
+import { allDirectories } from '../lib/inventory/places.ts';
 import { directoriesOfKubeadm, discoverKubeadm } from '../lib/inventory/discover/kubeadm-machine.ts';
 import { problemsError } from '../lib/problems.ts';
 import { nextCommand } from '../lib/next-command.ts';

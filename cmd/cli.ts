@@ -105,11 +105,11 @@ function program(io: Io) {
   );
 
   add(init, 'openshift', 'print the MachineConfig of a static pod beside the operators of OpenShift', async (line) =>
-    (await import('./init-openshift.ts')).initOpenshiftCommand(line, io),
+    (await import('./init.ts')).initOpenshiftCommand(line, io),
   );
 
   add(init, 'workers', 'make what workers ask with, and print what to run on each of them', async (line) =>
-    (await import('./init-workers.ts')).initWorkersCommand(line, io),
+    (await import('./worker.ts')).initWorkersCommand(line, io),
   );
 
   add(

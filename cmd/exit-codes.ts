@@ -1,5 +1,5 @@
 // The one table of exit codes, and their conditions.
-import { errorCodes, errorText, RecoveryError } from '../lib/errors.ts';
+import { type ErrorCode, errorText, RecoveryError } from '../lib/errors.ts';
 import type { Log } from '../lib/log.ts';
 import type { UnmetCondition } from '../lib/regen/unmet.ts';
 import { isPartlyUnknown, nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
@@ -17,9 +17,15 @@ export const exitCodes = {
 
 type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 
+/** Errors of the command line and the files of its administrator; all others exit with `failed`. */
+const exitOfCode: { readonly [Code in ErrorCode]?: ExitCode } = {
+  ConfigInvalid: exitCodes.usage,
+  InventoryInvalid: exitCodes.usage,
+};
+
 /** Exit code of a command that fails. */
 export function exitOfError(err: unknown): ExitCode {
-  return err instanceof RecoveryError ? errorCodes[err.code].exit : exitCodes.failed;
+  return (err instanceof RecoveryError ? exitOfCode[err.code] : undefined) ?? exitCodes.failed;
 }
 
 /** Exit code of a command whose error is logged. */

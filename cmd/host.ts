@@ -11,6 +11,7 @@ import {
   installedAdoption,
   installedCommand,
   removeHost,
+  repairedServices,
   thisMachine,
   timeoutProblem,
 } from '../lib/install/host-apply.ts';
@@ -27,7 +28,7 @@ import {
 import { changesOf, none } from '../lib/install/installed-flags.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
 import { isWorker, removeWorkerToken } from '../lib/install/worker-host.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
+import { allDirectories } from '../lib/inventory/places.ts';
 import { errorText, RecoveryError } from '../lib/errors.ts';
 import { hostManifests } from '../lib/install/rbac.ts';
 import { toYaml } from '../lib/yaml.ts';
@@ -41,7 +42,6 @@ import { clusterInfoText } from '../lib/kube/cluster-info.ts';
 import { leaseText } from '../lib/kube/leases.ts';
 import { renewalLease } from '../lib/restart/machine-lease.ts';
 import type { Io } from './io.ts';
-import { hostServices } from '../lib/well-known.ts';
 import { configInput, resolveHere } from './read-config.ts';
 import { nextCommand, shellWord } from '../lib/next-command.ts';
 
@@ -161,7 +161,7 @@ export async function uninstallHostCommand(
     installedCommand(here.unitDirectory),
   );
   const { dryRun, backupDir, lockDir } = parseToolConfig({ ...configInput(flags, io), problems });
-  const units = await removeHost(unitPaths(undefined, hostServices), { ...here, dryRun });
+  const units = await removeHost(unitPaths(undefined, await repairedServices()), { ...here, dryRun });
   // After the units that authenticate with it.
   const removed = [...units, ...(await removeWorkerToken(resolve(io.cwd, out), dryRun))];
   if (removed.length === 0) {

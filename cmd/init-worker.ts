@@ -15,8 +15,7 @@ import {
 import { defaultDirectory, hostLayout, workerTokenFile } from '../lib/install/layout.ts';
 import { controlPlaneSign, workerToken, writeWorkerToken } from '../lib/install/worker-host.ts';
 import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
-import { filesOf, isFile } from '../lib/inventory/places.ts';
+import { allDirectories, filesOf, isFile } from '../lib/inventory/places.ts';
 import { exitCodes } from './exit-codes.ts';
 import { hostFlags, type HostLine, ownParents, realOf, unitFlags } from './host-flags.ts';
 import { requireProgram } from './host.ts';

@@ -1,5 +1,7 @@
 // `init render`: the whole first generation as files, before there is an API, and the flags of the components that read
-// them. `init`: uploads it to the running API and makes the identities of the modes.
+// them. `init`: uploads it to the running API and makes the identities of the modes. `init openshift`: prints the
+// MachineConfig that installs our static pod on the control-plane nodes.
+import { resolve as absolute } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
 import { installedSettings } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
@@ -13,7 +15,11 @@ import { configInput, installFlags, type InstallLine, type InstallOptions } from
 import type { Io } from './io.ts';
 import { nextCommand, shellWord } from '../lib/next-command.ts';
 import { sameInventory } from '../lib/config/given-flags.ts';
-import { hostLayout } from '../lib/install/layout.ts';
+import { defaultDirectory, hostLayout } from '../lib/install/layout.ts';
+import type { FlagsOf } from '../lib/config/flags.ts';
+import { besideOperatorsMachineConfig, besideOperatorsPod } from '../lib/install/openshift-beside.ts';
+import { problemsError } from '../lib/problems.ts';
+import { toYaml } from '../lib/yaml.ts';
 
 export async function initCommand(line: InstallLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);
@@ -89,4 +95,19 @@ function renderText(outcome: RenderOutcome, dryRun: boolean, next: string): stri
   lines.push('', 'Kubeconfigs:', ...Object.entries(kubeconfigs).map(([component, path]) => `  ${component}: ${path}`));
   lines.push('', `When the API answers, run: ${next}`);
   return `${lines.join('\n')}\n`;
+}
+
+type OpenshiftLine = InstallLine & FlagsOf<'init openshift'>;
+
+/** With the image in it: Ignition holds the pod in base64, where the administrator could not edit the image by hand. */
+export function initOpenshiftCommand({ image = '', out }: OpenshiftLine, { cwd, stdout }: Io): Promise<number> {
+  if (image === '') {
+    const message = 'is required: the image of this program, as every control-plane node can pull it';
+    throw problemsError('ConfigInvalid', 'Cannot print the MachineConfig', [
+      { path: '--image', kind: 'required', message },
+    ]);
+  }
+  const directory = out === undefined ? defaultDirectory : absolute(cwd, out);
+  stdout.write(toYaml(besideOperatorsMachineConfig(toYaml(besideOperatorsPod(image, directory)))));
+  return Promise.resolve(exitCodes.done);
 }

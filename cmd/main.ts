@@ -13,12 +13,12 @@ function endInAnyCase(): void {
   }, lastResortMs).unref();
 }
 
-/** Names an absent module, without Node's stack: the folder was copied in part, or is just being replaced. */
+/** Names an absent file of the program, without Node's stack: the folder was copied in part, or is just being replaced. */
 function refuseIncomplete(err: unknown): never {
-  const { code, url = '' } = err as NodeJS.ErrnoException & { readonly url?: string };
-  if (code !== 'ERR_MODULE_NOT_FOUND') throw err;
+  const { code, path = '' } = err as NodeJS.ErrnoException;
+  if (code !== 'ENOENT') throw err;
   process.stderr.write(
-    `Cannot run kube-cert-recovery: "${decodeURI(url.replace('file://', ''))}" is absent; its folder must be complete. ` +
+    `Cannot run kube-cert-recovery: "${path}" is absent; its folder must be complete. ` +
       'Copy it whole, beside the present one, and flip the link (README, "Get it onto a node").\n',
   );
   process.exit(1);

@@ -9,7 +9,7 @@ import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
 import { requireClosed } from '../lib/host/closed-path.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
+import { allDirectories } from '../lib/inventory/places.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import { installedPresets } from '../lib/inventory/preset.ts';

@@ -27,7 +27,7 @@ import { configInput, type CommandLine, orKubeadm, resolveHere } from './read-co
 import { fileDirectories, isFile } from '../lib/inventory/places.ts';
 import { table } from '../lib/table.ts';
 
-export type RestoreLine = CommandLine & FlagsOf<'restore'>;
+type RestoreLine = CommandLine & FlagsOf<'restore'>;
 
 export async function restoreCommand(name: string | undefined, line: RestoreLine, io: Io): Promise<number> {
   const { generation, force = false, ...flags } = line;

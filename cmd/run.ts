@@ -45,6 +45,7 @@ export async function runConfig(
   for (const { message } of config.once ? [] : wrong) log.error('config.partial', { message });
   try {
     const { runModes } = await import('./modes.ts');
+    if (!config.once) (await import('../lib/small-heap.ts')).preferSmallHeap();
     const met = await runModes(config, {
       clock,
       log,

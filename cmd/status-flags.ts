@@ -1,5 +1,6 @@
-// Flags of `status` alone: parsed once, and handed on as a whole to what reads and to what prints.
-import type { FlagsOf } from '../lib/config/flags.ts';
+// Flags of `status` alone: those with a form of their own are parsed here, and all are handed on as a whole to what reads
+// and to what prints.
+import { flagRows, type FlagsOf, typedValue } from '../lib/config/flags.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import type { StatusFormat } from '../lib/status/structured.ts';
 import { outputFormat } from './read-config.ts';
@@ -17,10 +18,18 @@ function dateOf(text: string): Date | undefined {
   return midnight.toISOString().slice(0, 10) === day ? date : undefined;
 }
 
-export function statusFlags({ output: wanted, at }: FlagsOf<'status'>) {
+function ownFlags(line: FlagsOf<'status'>): FlagsOf<'status'> {
+  const own = flagRows
+    .filter(({ owner }) => owner === 'status')
+    .map((row) => [row.key, typedValue(line, row)] as const);
+  return Object.fromEntries(own.filter(([, value]) => value !== undefined));
+}
+
+export function statusFlags(line: FlagsOf<'status'>) {
+  const { output: wanted, at, ...others } = ownFlags(line);
   const problems: Problem[] = [];
   const output = outputFormat(formats, wanted, problems);
-  return { options: { output, at: dateOfFlag(at, problems) }, problems };
+  return { options: { ...others, output, at: dateOfFlag(at, problems) }, problems };
 }
 
 /** Value of --at; undefined where it is absent or wrong. */

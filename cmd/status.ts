@@ -14,10 +14,11 @@ import { isWorker, requireNode } from '../lib/install/worker-host.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import { RunState } from '../lib/host/state.ts';
 import { finderOf } from '../lib/inventory/finders.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
-import { isFile, isObtained } from '../lib/inventory/places.ts';
+import { allDirectories, isFile, isObtained } from '../lib/inventory/places.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
+import type { Obtaining } from '../lib/origin/obtaining.ts';
+import type { Decision } from '../lib/plan/decision.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
 import { formerHere } from '../lib/restart/former-files.ts';
 import { waitingServices } from '../lib/restart/host-restarts.ts';
@@ -28,7 +29,7 @@ import { trustNotes } from '../lib/status/trust-report.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { verifyMachine } from '../lib/trust/verify-machine.ts';
 import { withNotedLife } from '../lib/run/cluster-life.ts';
-import { connectingOf, storeOf } from '../lib/run/connections.ts';
+import { connectingOf, connectorOf, storeOf } from '../lib/run/connections.ts';
 import { rightsNote } from '../lib/run/host-rights.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './io.ts';
@@ -37,7 +38,7 @@ import { type Given, nextCommand } from '../lib/next-command.ts';
 import { absoluteConfig, asWorker, clockFactsAt, type CommandLine, configInput, orKubeadm } from './read-config.ts';
 import { statusFlags, type StatusRequest } from './status-flags.ts';
 
-export type StatusLine = CommandLine & FlagsOf<'status'>;
+type StatusLine = CommandLine & FlagsOf<'status'>;
 
 /** Adds the flags of the installed units: so the report shows the actions and times of this machine's timer. */
 function asUnitsDo(line: StatusLine, cwd: string): StatusLine {
@@ -115,7 +116,7 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
     clockFacts: await clockFactsAt(at, config),
     clock: systemClock,
     adopted: adoption?.sight,
-    sources: at === undefined ? await sourcesToAsk(config, io) : undefined,
+    sources: at === undefined ? await sourcesToAsk(config, { resolved, store }, io) : undefined,
     ...(at === undefined && (await runningHere(resolved, config))),
     signal,
   });
@@ -124,19 +125,24 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
 }
 
 /** Logs errors only: the log would repeat the report. */
-async function sourcesToAsk(config: ToolConfig, io: Io) {
-  if (Object.keys(config.sources).length === 0) return undefined;
-  const { askSources, sourcesOf } = await import('../lib/run/other-clusters.ts');
-  const { clock, log, signal } = connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
-  const places = await sourcesOf(config);
-  return {
-    places,
-    ask: async (names: readonly string[]) =>
-      new Map([
-        ...places,
-        ...(await askSources({ sources: config.sources, dryRun: false }, names, { clock, log, signal })),
-      ]),
+async function sourcesToAsk(config: ToolConfig, here: Pick<Obtaining, 'resolved' | 'store'>, io: Io) {
+  const { sources, lockDir, tlsServerNameOverride } = config;
+  if (Object.keys(sources).length === 0) return undefined;
+  const { obtain, sourcesOf } = await import('../lib/origin/obtain.ts');
+  const connecting = connectingOf({ ...config, log: { ...config.log, level: 'error' } }, io);
+  const run: Obtaining = {
+    ...connecting,
+    ...here,
+    sources,
+    tokenFile: '',
+    tlsServerNameOverride,
+    purpose: 'report',
+    notes: new RunState(lockDir),
+    isUrgent: () => false,
+    leftMs: () => 0,
+    connect: connectorOf(connecting),
   };
+  return { places: await sourcesOf(run), ask: (decisions: readonly Decision[]) => obtain(decisions, run) };
 }
 
 /** Processes that run with former files; none where processes and notes are unreadable. */

@@ -79,3 +79,14 @@ export function requesterOf(named: RequesterName | Requester, namespace: string)
 
 export const isOf = ({ username }: Requester, asking: string | undefined): boolean =>
   asking !== undefined && (typeof username === 'string' ? username === asking : username.test(asking));
+
+/** User for whom the API server takes the token: `system:serviceaccount:ns:name`; undefined: another form of token. */
+export function tokenAccount(token: string): string | undefined {
+  const [, payload = ''] = /^[\w-]+\.([\w-]+)\.[\w-]+$/.exec(token) ?? [];
+  try {
+    const { sub } = JSON.parse(Buffer.from(payload, 'base64url').toString()) as { readonly sub?: unknown };
+    return typeof sub === 'string' ? sub.slice(0, 200) : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -17,7 +17,7 @@ interface Starter {
   readonly command: (component: string, pid: number) => string;
 }
 
-/** Its unit, or the kubelet, for which it is a static pod. lib/restart/processes.ts ends the processes. */
+/** Its unit, or the kubelet, for which it is a static pod. lib/restart/restart.ts has the means of a restart. */
 export const starters = {
   systemd: { isOfHost: true, command: (component) => `systemctl restart ${component}` },
   kubelet: { needs: 'kubelet', isOfHost: false, command: (_, pid) => `kill ${pid}` },

@@ -1,29 +1,28 @@
-// The one error class. A code names the kind of failure; the table next to it has the exit code of a process that exits
-// with it. Messages name the object and its state; they never hold key material, and foreign errors are translated at
-// the package's home, body and headers dropped.
+// The one error class. A code names the kind of failure; cmd/exit-codes.ts has the exit code of a process that ends with
+// it. Messages name the object and its state; they never hold key material, and foreign errors are translated at the
+// package's home, body and headers dropped.
 
-/** `exit` is the exit code of a process that exits with this error. */
-export const errorCodes = {
-  ConfigInvalid: { exit: 2 },
-  InventoryInvalid: { exit: 2 },
-  PreconditionFailed: { exit: 1 },
-  KubeNotFound: { exit: 1 },
-  KubeConflict: { exit: 1 },
-  KubeForbidden: { exit: 1 },
-  KubeUnauthorized: { exit: 1 },
-  KubeRejected: { exit: 1 },
-  KubeUnavailable: { exit: 1 },
-  KubeWrongAnswer: { exit: 1 },
-  WatchExpired: { exit: 1 },
-  MaterialInvalid: { exit: 1 },
-  ReadFailed: { exit: 1 },
-  WriteFailed: { exit: 1 },
-  ProofFailed: { exit: 1 },
-  SignFailed: { exit: 1 },
-  AlreadyRunning: { exit: 1 },
-} as const;
+export const errorCodes = [
+  'ConfigInvalid',
+  'InventoryInvalid',
+  'PreconditionFailed',
+  'KubeNotFound',
+  'KubeConflict',
+  'KubeForbidden',
+  'KubeUnauthorized',
+  'KubeRejected',
+  'KubeUnavailable',
+  'KubeWrongAnswer',
+  'WatchExpired',
+  'MaterialInvalid',
+  'ReadFailed',
+  'WriteFailed',
+  'ProofFailed',
+  'SignFailed',
+  'AlreadyRunning',
+] as const;
 
-export type ErrorCode = keyof typeof errorCodes;
+export type ErrorCode = (typeof errorCodes)[number];
 
 export interface ErrorDetails {
   readonly cause?: unknown;

@@ -7,7 +7,7 @@ import { bounds } from './bounds.ts';
 import { type Address, addressText } from './address.ts';
 import type { Clock } from './clock.ts';
 import { errorText, isCode, RecoveryError, systemCode } from './errors.ts';
-import { type Log, withoutPem } from './log.ts';
+import { type Log, visible, withoutPem } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import { backoffMs } from './retry.ts';
 import { type Answer, answerOne, type SingleRequest } from './single-request.ts';
@@ -189,7 +189,7 @@ function probe(page: Probe, reports: readonly CheckReport[], verbose: boolean): 
 }
 
 function checkLine({ name, ok, message = '' }: CheckReport): string {
-  const text = withoutPem(message).replaceAll(/\s+/g, ' ').trim();
+  const text = visible(withoutPem(message).replaceAll(/\s+/g, ' ')).trim();
   if (ok) return `[+]${name} ok${text === '' ? '' : `: ${text}`}`;
   return `[-]${name} failed${text === '' ? '' : `: ${text}`}`;
 }

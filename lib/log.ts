@@ -174,7 +174,7 @@ const jsonLine = (line: string): string =>
   line.replaceAll(separators, (char) => `\\u${char.charCodeAt(0).toString(16)}`);
 
 /** Replaces characters that a terminal would act on (escape sequences, changes of direction) by their code points. */
-const visible = (text: string): string =>
+export const visible = (text: string): string =>
   text.replaceAll(/[\p{C}\u2028\u2029]/gu, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
 
 /** Characters of a value in a line for people: each may become a dozen. */

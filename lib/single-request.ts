@@ -1,7 +1,6 @@
 // HTTP for any client that can connect: of each connection one request is read, as far as the end of its header, and answered;
 // then it ends. Node's own server keeps a request and a response of each that a client sends ahead, so that clients
 // which never read an answer take all memory.
-import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { bounds } from './bounds.ts';
 import type { Clock } from './clock.ts';
@@ -13,8 +12,18 @@ export interface SingleRequest {
   readonly target: string;
 }
 
+/** Status lines of our answers. The table of node:http would load all of HTTP at each start. */
+const statusTexts = {
+  200: 'OK',
+  400: 'Bad Request',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  431: 'Request Header Fields Too Large',
+  500: 'Internal Server Error',
+} as const;
+
 export interface Answer {
-  readonly status: number;
+  readonly status: keyof typeof statusTexts;
   readonly body: string;
   readonly type?: string;
   readonly allow?: string;
@@ -75,7 +84,7 @@ const failure = (err: unknown): Answer => ({ status: 500, body: `${errorText(err
 
 function textOf({ status, body, type = 'text/plain; charset=utf-8', allow }: Answer, isHead: boolean): string {
   const lines = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`,
+    `HTTP/1.1 ${status} ${statusTexts[status]}`,
     `content-type: ${type}`,
     `content-length: ${Buffer.byteLength(body)}`,
     'cache-control: no-store',

@@ -13,10 +13,8 @@ export const defaultBackupDir = '/var/lib/kube-cert-recovery/backups';
 /** Algorithm of a new key that replaces none. */
 export const defaultKeyAlgorithm = { name: 'RSA', bits: 2048 } as const;
 
-/** Services of a machine before whose start its certificates are repaired; the first is the usual one. */
-export const hostServices = ['kubelet.service', 'etcd.service'] as const;
-export type HostService = (typeof hostServices)[number];
-export const usualServices: readonly HostService[] = ['kubelet.service'];
+/** Services of a machine before whose start its certificates are repaired, where its inventory names none. */
+export const usualServices: readonly string[] = ['kubelet.service'];
 
 /** The last part of a certificate's life in which `status` announces its expiry. */
 export const announcedPart = 0.2;

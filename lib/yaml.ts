@@ -17,6 +17,7 @@ import {
 import type { YAMLError, YAMLMap } from 'yaml';
 import { bounds } from './bounds.ts';
 import { RecoveryError } from './errors.ts';
+import { Recent } from './recent.ts';
 
 interface YamlFile {
   readonly value: unknown;
@@ -179,8 +180,22 @@ type Mapping = Readonly<Record<string, unknown>>;
 export const isMapping = (value: unknown): value is Mapping =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** The value of a YAML or JSON text. Throws MaterialInvalid, without a word of the text. */
+/** Most characters of a kept text; manifests and kubeconfigs of kubeadm have 6,000. */
+const mostKept = 16_384;
+/** Each step of a run parses what it needs: a run of one node reads some texts twenty times. */
+const kept = new Recent<unknown>(24);
+
+/** The value of a YAML or JSON text, frozen. Throws MaterialInvalid, without a word of the text. */
 export function parseYaml(text: string, whose: Whose = 'others'): unknown {
+  const key = `${whose} ${text}`;
+  const known = kept.get(key);
+  if (known !== undefined) return known;
+  const value = frozen(valueOfText(text, whose));
+  if (text.length <= mostKept) kept.set(key, value);
+  return value;
+}
+
+function valueOfText(text: string, whose: Whose): unknown {
   const { doc, lines, excess } = parse(text, whose);
   if (excess !== undefined) throw new RecoveryError('MaterialInvalid', `Cannot parse YAML: it has ${excess}`);
   const [first] = doc.errors;
@@ -190,6 +205,14 @@ export function parseYaml(text: string, whose: Whose = 'others'): unknown {
   }
   const { value, tooManyAliases } = valueOf(doc);
   if (tooManyAliases) throw new RecoveryError('MaterialInvalid', 'Cannot parse YAML: too many aliases');
+  return value;
+}
+
+/** Callers share a value. Bytes (`!!binary` of YAML 1.1) cannot be frozen. */
+function frozen<T>(value: T): T {
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || Object.isFrozen(value)) return value;
+  Object.freeze(value); // first: an alias may stand in its own value
+  for (const inner of Object.values(value)) frozen(inner);
   return value;
 }
 

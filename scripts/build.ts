@@ -2,22 +2,22 @@
 // dist/kube-cert-recovery, and dist/node, so that the folder runs on a machine without npm and Node. Comments and blanks
 // go, because Node keeps the text in memory; names and short lines stay, because Node prints the line of an uncaught
 // error.
+import { execFile } from 'node:child_process';
 import { chmod, copyFile, cp, link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { resolve } from 'node:path';
+import { basename, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build, type Plugin } from 'esbuild';
+import { promisify } from 'node:util';
+import { build, type BuildOptions, type Plugin } from 'esbuild';
 import { checkedPreset, presetNames } from '../lib/inventory/preset.ts';
 import { stampOf } from './build-stamp.ts';
 import { thirdPartyNotices } from './notices.ts';
 
+const run = promisify(execFile);
 const root = fileURLToPath(new URL('..', import.meta.url));
 const app = `${root}dist/app`;
 
-/**
- * A small heap for a program that waits for months: the default young generation alone takes another 16 MB of RSS, pages
- * that are kept half empty another 8 MB.
- */
-const nodeFlags = ['--max-old-space-size=64', '--max-semi-space-size=1', '--optimize-for-size'] as const;
+/** A small heap: the default young generation alone takes another 16 MB of RSS. See also lib/small-heap.ts. */
+const nodeFlags = ['--max-old-space-size=64', '--max-semi-space-size=1'] as const;
 
 /** Finds itself through symbolic links, and the Node that the project brings before one on the PATH. */
 async function launcher(): Promise<string> {
@@ -27,7 +27,7 @@ async function launcher(): Promise<string> {
 
 /**
  * What is loaded stays in memory for months. Of undici we use two functions, and its index loads everything, caches and
- * mocks included. An `import` of node:http makes Node read each of its exports, and so load an undici of its own.
+ * mocks included. commander starts no program for us, and pino writes in no thread and needs not know who calls it.
  */
 const lean: Plugin = {
   name: 'lean',
@@ -38,9 +38,18 @@ const lean: Plugin = {
         prototype.request = require('undici/lib/api/api-request.js'); // as its index does
         exports.Client = require('undici/lib/dispatcher/client.js');
         exports.buildConnector = require('undici/lib/core/connect.js');`,
-      'node:http': `module.exports = process.getBuiltinModule('node:http');`,
+      worker_threads: `exports.isMainThread = true;`,
+      'thread-stream': '',
+      'node:child_process': '',
+      './lib/caller': 'module.exports = () => [];',
     };
-    bundle.onResolve({ filter: /^(undici|node:http)$/ }, ({ path }) => ({ path, namespace: 'lean' }));
+    bundle.onResolve(
+      { filter: /^(undici|worker_threads|thread-stream|node:child_process|\.\/lib\/caller)$/ },
+      ({ path, importer }) => {
+        const isOfOurs = !importer.includes('/node_modules/');
+        return path !== 'undici' && isOfOurs ? undefined : { path, namespace: 'lean' };
+      },
+    );
     bundle.onLoad({ filter: /.*/, namespace: 'lean' }, ({ path }) => ({
       contents: parts[path as keyof typeof parts],
       resolveDir: root,
@@ -48,41 +57,63 @@ const lean: Plugin = {
   },
 };
 
+/** main.ts starts the text of all modules, not the modules. */
+const built: Plugin = {
+  name: 'built',
+  setup(bundle) {
+    bundle.onResolve({ filter: /^\.\/cli\.ts$/ }, () => ({ path: `${root}scripts/built-program.ts` }));
+  },
+};
+
 const stamp = stampOf(root, process.env, new Date());
 await rm(app, { recursive: true, force: true });
 await mkdir(app, { recursive: true });
-const { metafile } = await build({
-  entryPoints: [`${root}cmd/main.ts`],
+const shared = {
   outdir: app,
-  outExtension: { '.js': '.mjs' },
-  // Chunks lie beside main.mjs: lib/inventory/preset.ts looks for presets beside whichever file it ends up in.
-  chunkNames: '[name]-[hash]',
   bundle: true,
-  splitting: true,
-  format: 'esm',
   platform: 'node',
   mainFields: ['module', 'main'],
   target: 'node24',
   minifyWhitespace: true,
   lineLimit: 120,
-  plugins: [lean],
   metafile: true,
   legalComments: 'none', // they are in THIRD-PARTY-NOTICES, whole
   logLevel: 'warning',
-  // undici and pino are CommonJS and call require, which a module does not have.
-  banner: { js: "import{createRequire as __cr}from'node:module';const require=__cr(import.meta.url);" },
+} as const satisfies BuildOptions;
+const program = await build({
+  ...shared,
+  entryPoints: [`${root}cmd/cli.ts`],
+  entryNames: 'program-[hash]',
+  outExtension: { '.js': '.cjs' },
+  format: 'cjs',
+  supported: { 'dynamic-import': false }, // there is one text only
+  plugins: [lean],
+  banner: { js: '(function(require,module,moduleUrl){"use strict";' },
+  footer: { js: '})' },
   define: {
+    'import.meta.url': 'moduleUrl',
     VERSION: JSON.stringify(stamp.version),
     COMMIT: JSON.stringify(stamp.commit),
     BUILT_AT: JSON.stringify(stamp.builtAt),
   },
+});
+const [text = ''] = Object.keys(program.metafile.outputs);
+await build({
+  ...shared,
+  entryPoints: [`${root}cmd/main.ts`],
+  outExtension: { '.js': '.mjs' },
+  format: 'esm',
+  plugins: [built],
+  define: { PROGRAM: JSON.stringify(basename(text)) },
 });
 await cp(`${root}lib/inventory/presets`, `${app}/presets`, {
   recursive: true,
   filter: (from) => !/\.(?!yaml$)\w+$/.test(from),
 });
 for (const name of presetNames()) await writeFile(`${app}/presets/${name}.json`, JSON.stringify(checkedPreset(name)));
-const bundled = Object.keys(metafile.inputs).map((path) => resolve(path));
+for (const which of ['once', 'waiting'])
+  await run(process.execPath, [...nodeFlags, `${root}scripts/compile.ts`, resolve(text), which]);
+const bundled = Object.keys(program.metafile.inputs).map((path) => resolve(path));
 await writeFile(`${app}/THIRD-PARTY-NOTICES`, await thirdPartyNotices(bundled));
 await writeFile(`${root}dist/kube-cert-recovery`, await launcher());
 await chmod(`${root}dist/kube-cert-recovery`, 0o755);

@@ -10,9 +10,8 @@ import { approverDeployment, approverStaticPod } from '../lib/install/approver-p
 import { defaultDirectory } from '../lib/install/layout.ts';
 import { besideOperatorsMachineConfig, besideOperatorsPod } from '../lib/install/openshift-beside.ts';
 import { approverInstallManifests, installManifests, podSyncers, type RbacOptions } from '../lib/install/rbac.ts';
-import { isFile } from '../lib/inventory/places.ts';
+import { allDirectories, isFile } from '../lib/inventory/places.ts';
 import { loadPreset } from '../lib/inventory/preset.ts';
-import { allDirectories } from '../lib/inventory/located.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { kubeletSignerNames } from '../lib/well-known.ts';
 import { toYaml } from '../lib/yaml.ts';

@@ -87,6 +87,11 @@ describe('probes', () => {
     expect((await ask('/readyz')).body).toContain('[-]broken failed: boom\n');
   });
 
+  test('a message shows characters that a terminal would act on by their code points', async () => {
+    health.set('bad', { ok: false, message: 'Node "\u001b[2J\u202e\u2028"' });
+    expect((await ask('/readyz')).body).toContain('[-]bad failed: Node "\\u{1b}[2J\\u{202e} "\n');
+  });
+
   test('a message never shows PEM', async () => {
     health.set('bad', {
       ok: false,

@@ -21,6 +21,23 @@ describe('parseYaml()', () => {
     expect(parse).toThrow(new RegExp(`^Cannot parse YAML: [A-Z_]+ at line ${line}, column \\d+$`));
   });
 
+  it('gives every reader of a text the same value, which none can change', () => {
+    const value = parseYaml('words: [one, two]\n') as { readonly words: string[] };
+    expect(parseYaml('words: [one, two]\n')).toBe(value);
+    expect(() => value.words.push('three')).toThrow(TypeError);
+  });
+
+  it('reads bytes, which cannot be frozen', () => {
+    const { key } = parseYaml('%YAML 1.1\n---\nkey: !!binary aGVsbG8=\n') as { readonly key: Uint8Array };
+    expect(Buffer.from(key).toString()).toBe('hello');
+  });
+
+  it('reads a value that stands in itself', () => {
+    const { list } = parseYaml('list: &it [*it]\n') as { readonly list: readonly unknown[] };
+    expect(list[0]).toBe(list);
+    expect(Object.isFrozen(list)).toBe(true);
+  });
+
   it('refuses a text that would unfold into a huge one', () => {
     const text = `a0: &a0 [x]\n${level(1)}${level(2)}${level(3)}${level(4)}`;
     expect(() => parseYaml(text)).toThrow('Cannot parse YAML: too many aliases');

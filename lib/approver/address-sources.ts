@@ -1,123 +1,53 @@
-// Sources of `approver.addresses` that need no watch: the configuration itself, a file, and the Nodes of the cluster.
-// Each source returns a SourceAnswer for a node; addresses.ts decides.
+// Sources of `approver.addresses`, by their kind in the configuration; and those that need no watch: the configuration
+// itself, a file, and the Nodes of the cluster. Each returns a SourceAnswer for a node; addresses.ts decides.
 import { stat } from 'node:fs/promises';
-import { bounds } from '../bounds.ts';
 import { type AddressSettings, checkNodeAddresses, type NodeAddresses, inRanges } from '../config/address-settings.ts';
-import { bareHost } from '../address.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
-import { RecoveryError, systemCode } from '../errors.ts';
-import { checkedHostname } from '../inventory/values.ts';
+import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import { list } from '../kube/list.ts';
-import type { WatchStatus } from '../kube/list-watch.ts';
 import type { NodeObject } from '../kube/received.ts';
 import { collectionPath } from '../kube/resources.ts';
 import { parseYaml, yamlText } from '../yaml.ts';
-import type { SourceAnswer } from './addresses.ts';
-import type { AskedName } from './serving-request.ts';
-import type { ApproverOptions } from './settings.ts';
+import {
+  type AddressQuestion,
+  type AddressSource,
+  answerOf,
+  canonicalAddresses,
+  type SourceAnswer,
+  type SourceOptions,
+} from './addresses.ts';
+import { Machines } from './machines.ts';
+import { ServedNames } from './served-names.ts';
 
-export interface AddressQuestion {
-  readonly node: string;
-  readonly object: NodeObject;
-  readonly asked: readonly AskedName[];
-}
+/** Names and addresses by node that the administrator has listed. */
+export const listedAddresses = (source: string, read: () => Promise<NodeAddresses>): AddressSource => ({
+  answer: async (question) => ({ ...answerOf(question, source, await read()), namesNode: true, isListed: true }),
+});
 
-export interface Following {
-  /** Called when requests that were left may be judged differently now. */
-  readonly changed: () => void;
-  readonly onStatus: (what: string, status: WatchStatus) => void;
-}
-
-export interface AddressSource {
-  /** Slow, and the node decides how slow: queried only where the other sources are not enough. */
-  readonly isCostly?: true;
-  /** Called when a pass of the queue begins: drops the data read for the last pass. */
-  begin?(): void;
-  /** Throws when it cannot answer: then the owner of a name is unknown. */
-  answer(question: AddressQuestion): Promise<SourceAnswer>;
-  /** Runs until the process stops. */
-  follow?(following: Following): Promise<void>;
-}
-
-export type SourceOptions = Pick<ApproverOptions, 'connection' | 'clock' | 'log' | 'signal' | 'connect'>;
-
-/** Each name and address that can be compared, once; all other entries of the list are left out. */
-export function canonicalAddresses(addresses: unknown): string[] {
-  if (!Array.isArray(addresses)) return [];
-  const found = addresses.slice(0, bounds.addresses.most.addresses).flatMap((one: unknown) => {
-    const address = typeof one === 'object' && one !== null ? (one as { address?: unknown }).address : undefined;
-    return typeof address === 'string' ? (checkedHostname(bareHost({ hostname: address })) ?? []) : [];
-  });
-  return [...new Set(found)];
-}
-
-/** Answer of a source that lists addresses by node. `whose` has canonical names. */
-export function answerOf(
-  { node, asked }: Pick<AddressQuestion, 'node' | 'asked'>,
-  source: string,
-  whose: NodeAddresses,
-): SourceAnswer {
-  const wanted = new Set(asked.map(({ value }) => value));
-  const others = new Map(
-    Object.entries(whose).flatMap(([other, addresses]) =>
-      other === node ? [] : addresses.flatMap((value) => (wanted.has(value) ? [[value, other] as const] : [])),
-    ),
-  );
-  return { source, own: Object.hasOwn(whose, node) ? whose[node] : undefined, others };
-}
-
-export class ListedAddresses implements AddressSource {
-  readonly #source: string;
-  readonly #nodes: NodeAddresses;
-
-  constructor(source: string, { nodes }: Extract<AddressSettings, { kind: 'nodes' }>) {
-    this.#source = source;
-    this.#nodes = nodes;
-  }
-
-  answer(question: AddressQuestion): Promise<SourceAnswer> {
-    return Promise.resolve({ ...answerOf(question, this.#source, this.#nodes), namesNode: true, isListed: true });
-  }
-}
-
-/**
- * File of names and addresses by node, read again whenever it changes: a mounted ConfigMap, or the output of a script.
- */
-export class AddressFile implements AddressSource {
-  readonly #source: string;
-  readonly #path: string;
-  #read: { readonly version: string; readonly nodes: NodeAddresses } | undefined;
-
-  constructor(source: string, { file }: Extract<AddressSettings, { kind: 'file' }>) {
-    this.#source = source;
-    this.#path = file;
-  }
-
-  async answer(question: AddressQuestion): Promise<SourceAnswer> {
-    return { ...answerOf(question, this.#source, await this.#nodes()), namesNode: true, isListed: true };
-  }
-
-  async #nodes(): Promise<NodeAddresses> {
-    const what = `"${this.#path}" of ${this.#source}`;
+/** Reads a file again whenever it changes: a mounted ConfigMap, or the output of a script. */
+export function addressFile(source: string, path: string): () => Promise<NodeAddresses> {
+  const what = `"${path}" of ${source}`;
+  let last: { readonly version: string; readonly nodes: NodeAddresses } | undefined;
+  return async () => {
     try {
-      const { dev, ino, size, mtimeNs, ctimeNs } = await stat(this.#path, { bigint: true });
+      const { dev, ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });
       const version = [dev, ino, size, mtimeNs, ctimeNs].join(' ');
-      if (this.#read?.version === version) return this.#read.nodes;
-      const checked = checkNodeAddresses(parseYaml(yamlText(await readRegularFile(realDisk, this.#path)), 'ours'));
+      if (last?.version === version) return last.nodes;
+      const checked = checkNodeAddresses(parseYaml(yamlText(await readRegularFile(realDisk, path)), 'ours'));
       if ('problems' in checked) {
         const [first] = checked.problems;
         throw new RecoveryError('MaterialInvalid', `${first?.path ?? ''} ${first?.message ?? ''}`.trim());
       }
-      this.#read = { version, nodes: checked.value };
+      last = { version, nodes: checked.value };
       return checked.value;
     } catch (err) {
       const code = systemCode(err);
       if (code !== undefined) throw new RecoveryError('ReadFailed', `Cannot read ${what}: ${code}`, { cause: err });
-      const text = err instanceof Error ? err.message : String(err);
-      throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: ${text}; wanted names and addresses by node`);
+      const message = `Cannot use ${what}: ${errorText(err)}; wanted names and addresses by node`;
+      throw new RecoveryError('MaterialInvalid', message);
     }
-  }
+  };
 }
 
 /** A Node may be 20 kB of JSON: images, labels, conditions. */
@@ -172,3 +102,22 @@ export class NodeRanges implements AddressSource {
     return Object.fromEntries(objects);
   }
 }
+
+type Kind = AddressSettings['kind'];
+type MakeSource<K extends Kind> = (
+  name: string,
+  settings: Extract<AddressSettings, { readonly kind: K }>,
+  options: SourceOptions,
+) => AddressSource;
+
+const sources: { readonly [K in Kind]: MakeSource<K> } = {
+  nodes: (name, { nodes }) => listedAddresses(name, () => Promise.resolve(nodes)),
+  file: (name, { file }) => listedAddresses(name, addressFile(name, file)),
+  machines: (name, settings, options) => new Machines(name, settings, options),
+  served: (name, settings, options) => new ServedNames(name, settings, options),
+  cidrs: (name, settings, options) => new NodeRanges(name, settings, options),
+};
+
+/** `name`: its place in the configuration, for messages. */
+export const addressSource = (name: string, settings: AddressSettings, options: SourceOptions): AddressSource =>
+  (sources[settings.kind] as MakeSource<Kind>)(name, settings, options);

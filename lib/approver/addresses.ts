@@ -1,7 +1,14 @@
 // Whether the names that a node requests are its own, according to the sources of `approver.addresses`. Pure. No name
 // is ever resolved by DNS, and a node's own word about itself is no evidence.
+import { bareHost } from '../address.ts';
+import { bounds } from '../bounds.ts';
+import type { NodeAddresses } from '../config/address-settings.ts';
+import { checkedHostname } from '../inventory/values.ts';
+import type { WatchStatus } from '../kube/list-watch.ts';
+import type { NodeObject } from '../kube/received.ts';
 import { type ClusterNames, clusterNamesIn } from './cluster-names.ts';
 import type { AskedName } from './serving-request.ts';
+import type { ApproverOptions } from './settings.ts';
 
 /** Answer of one source about a requesting node. */
 export interface SourceAnswer {
@@ -24,6 +31,56 @@ export interface SourceAnswer {
   readonly isListed?: true;
   /** Why the source cannot determine which machine the node is. */
   readonly ambiguity?: string | undefined;
+}
+
+export interface AddressQuestion {
+  readonly node: string;
+  readonly object: NodeObject;
+  readonly asked: readonly AskedName[];
+}
+
+export interface Following {
+  /** Called when requests that were left may be judged differently now. */
+  readonly changed: () => void;
+  readonly onStatus: (what: string, status: WatchStatus) => void;
+}
+
+export interface AddressSource {
+  /** Slow, and the node decides how slow: queried only where the other sources are not enough. */
+  readonly isCostly?: true;
+  /** Called when a pass of the queue begins: drops the data read for the last pass. */
+  begin?(): void;
+  /** Throws when it cannot answer: then the owner of a name is unknown. */
+  answer(question: AddressQuestion): Promise<SourceAnswer>;
+  /** Runs until the process stops. */
+  follow?(following: Following): Promise<void>;
+}
+
+export type SourceOptions = Pick<ApproverOptions, 'connection' | 'clock' | 'log' | 'signal' | 'connect'>;
+
+/** Each name and address that can be compared, once; all other entries of the list are left out. */
+export function canonicalAddresses(addresses: unknown): string[] {
+  if (!Array.isArray(addresses)) return [];
+  const found = addresses.slice(0, bounds.addresses.most.addresses).flatMap((one: unknown) => {
+    const address = typeof one === 'object' && one !== null ? (one as { address?: unknown }).address : undefined;
+    return typeof address === 'string' ? (checkedHostname(bareHost({ hostname: address })) ?? []) : [];
+  });
+  return [...new Set(found)];
+}
+
+/** Answer of a source that lists addresses by node. `whose` has canonical names. */
+export function answerOf(
+  { node, asked }: Pick<AddressQuestion, 'node' | 'asked'>,
+  source: string,
+  whose: NodeAddresses,
+): SourceAnswer {
+  const wanted = new Set(asked.map(({ value }) => value));
+  const others = new Map(
+    Object.entries(whose).flatMap(([other, addresses]) =>
+      other === node ? [] : addresses.flatMap((value) => (wanted.has(value) ? [[value, other] as const] : [])),
+    ),
+  );
+  return { source, own: Object.hasOwn(whose, node) ? whose[node] : undefined, others };
 }
 
 export type AddressReason =

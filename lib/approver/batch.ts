@@ -63,7 +63,7 @@ const againAtOnce = 15;
 /** Fields that the order depends on. */
 export interface Due {
   readonly summary: Pick<RequestSummary, 'signer' | 'requestedAt' | 'node'>;
-  /** Milliseconds since the epoch; undefined: never judged. */
+  /** Milliseconds of uptime; undefined: never judged. */
   readonly lookAt?: number;
   /** Judgements in a row that failed. */
   readonly failures?: number;
@@ -190,10 +190,4 @@ export function toForget<T extends Remembered>(waiting: readonly T[], { own, kno
     (a, b) => rank(a) - rank(b) || a.summary.requestedAt.getTime() - b.summary.requestedAt.getTime(),
   );
   return ordered.slice(0, count);
-}
-
-/** A delay above `longestMs` was never set: then the clock has been set back, and it is due. */
-export function untilMs(at: number, now: number, longestMs: number): number {
-  const ms = at - now;
-  return ms > longestMs ? 0 : Math.max(0, ms);
 }

@@ -10,7 +10,7 @@ import { parseCertificates } from '../pki/certificate.ts';
 import { servedChain } from '../proof/served.ts';
 import { checkedHostname } from '../inventory/values.ts';
 import { type ClusterNames, serviceNameOf } from './cluster-names.ts';
-import type { SourceOptions } from './address-sources.ts';
+import type { SourceOptions } from './addresses.ts';
 import type { AskedName } from './serving-request.ts';
 
 /** The API server's names change when it is set up again. */

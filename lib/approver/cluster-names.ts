@@ -17,9 +17,6 @@ export interface ClusterNames {
   readonly services: ReadonlySet<string>;
 }
 
-/** Value while nothing is known of the cluster. */
-export const noClusterNames: ClusterNames = { served: new Set(), serviceRanges: [], services: new Set() };
-
 /**
  * Unspecified, loopback, link-local (clouds' metadata services), multicast, reserved; IPv4 addresses embedded in IPv6:
  * compatible and translated ones (RFC 4291, 2765), NAT64 (RFC 6052, 8215), Teredo (RFC 4380), 6to4 (RFC 3056).
@@ -62,11 +59,10 @@ const domainsOf = ({ served }: ClusterNames): readonly string[] => [
 ];
 
 /**
- * Whether the name of a node, as in its client certificate, is a name by which clients know the API server, Services or
- * the machine itself.
+ * Whether the name of a node, as in its client certificate, is a name by which clients of every cluster know the API
+ * server, Services or the machine itself.
  */
-export const isClusterName = (name: string, cluster: ClusterNames = noClusterNames): boolean =>
-  isFixed(name, domainsOf(cluster));
+export const isClusterName = (name: string): boolean => isFixed(name, [usualDomain]);
 
 /**
  * Short forms in which pods of any namespace address a Service, and a pod of a headless one: `NAME.NAMESPACE`,

@@ -8,15 +8,15 @@ import { list } from '../kube/list.ts';
 import { listWatch } from '../kube/list-watch.ts';
 import type { ReceivedObject } from '../kube/received.ts';
 import { backoffMs } from '../retry.ts';
-import type { SourceAnswer } from './addresses.ts';
 import {
   type AddressQuestion,
   type AddressSource,
   answerOf,
   canonicalAddresses,
   type Following,
+  type SourceAnswer,
   type SourceOptions,
-} from './address-sources.ts';
+} from './addresses.ts';
 
 interface MachineObject extends ReceivedObject {
   readonly status?: {

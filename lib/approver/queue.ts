@@ -21,7 +21,6 @@ import {
   Pressure,
   type RequestSummary,
   requestSummary,
-  untilMs,
 } from './batch.ts';
 import { type NamedRequest, rowOf, type UnreadRequest, UnreadRequests, unreadSummary } from './unread.ts';
 import { type Waiting, WaitingRequests } from './waiting.ts';
@@ -51,7 +50,7 @@ export class RequestQueue {
   readonly #waiting: WaitingRequests;
   readonly #unread: UnreadRequests;
   readonly #pressure = new Pressure();
-  /** Start of the next round under a flood, in milliseconds since the epoch. */
+  /** Uptime at which the next round begins under a flood. */
   #nextBatchAt = 0;
   #failedLooks = 0;
   #isFailing = false;
@@ -72,7 +71,7 @@ export class RequestQueue {
       policy.see(request);
       if (this.#reporter.refusesName(nameOf(request) ?? '')) return undefined;
       if (policy.concerns(request)) return isDecided(request) ? undefined : requestSummary(request, policy);
-      this.#others.see(request, steadyMs(this.#options.clock));
+      this.#others.see(request, this.#nowMs());
       return undefined;
     } catch (err) {
       // A malformed object must not break the list or the watch that brings the other requests.
@@ -139,29 +138,27 @@ export class RequestQueue {
 
   /** Milliseconds until the next request is due; undefined: none waits. */
   dueInMs(): number | undefined {
-    const now = this.#options.clock.now().getTime();
+    const nowMs = this.#nowMs();
     let soonest = Infinity;
-    for (const waiting of this.#waiting.all()) soonest = Math.min(soonest, this.#untilDue(waiting, now));
-    const othersMs = this.#others.dueInMs(steadyMs(this.#options.clock)) ?? Infinity;
-    const otherMs = Math.min(othersMs, this.#unread.dueInMs() ?? Infinity);
-    if (Math.min(soonest, otherMs) === Infinity) return undefined;
-    return Math.min(Math.max(soonest, this.#untilNextBatch(now)), otherMs);
+    for (const waiting of this.#waiting.all()) soonest = Math.min(soonest, dueAt(waiting));
+    const batchMs = Math.max(soonest, this.#nextBatchAt) - nowMs;
+    const dueMs = Math.min(batchMs, this.#others.dueInMs(nowMs) ?? Infinity, this.#unread.dueInMs() ?? Infinity);
+    return dueMs === Infinity ? undefined : Math.max(dueMs, 0);
   }
 
   /** Reads what the watch has named, and judges the requests that are due, one batch at most. Never rejects. */
   async pass(): Promise<PassReport> {
-    const { clock } = this.#options;
     await this.#unread.read((one, found) => this.#take(one, found));
-    const now = clock.now().getTime();
-    const due = this.#waiting.all().filter((waiting) => this.#untilDue(waiting, now) === 0);
-    const isBatchDue = this.#untilNextBatch(now) === 0;
+    const nowMs = this.#nowMs();
+    const due = this.#waiting.all().filter((waiting) => dueAt(waiting) <= nowMs);
+    const isBatchDue = this.#nextBatchAt <= nowMs;
     const batch = isBatchDue ? nextBatch(due, this.#waiting.nodes) : [];
-    if (isBatchDue) this.#pace(due, batch, now);
+    if (isBatchDue) this.#pace(due, batch, nowMs);
     const delayed = due.filter(isNew).length - batch.filter(isNew).length;
     let approved = 0;
     this.#failedLooks = 0;
     for (const policy of this.#policies.values()) policy.begin?.();
-    for (const request of this.#others.due(steadyMs(clock))) this.#reporter.leftToOthers(request);
+    for (const request of this.#others.due(nowMs)) this.#reporter.leftToOthers(request);
     const groups = byNode(batch).values();
     const lane = async (): Promise<void> => {
       for (const group of groups) for (const waiting of group) if (await this.#look(waiting)) approved += 1;
@@ -195,25 +192,21 @@ export class RequestQueue {
     }
   }
 
-  #pace(due: readonly Waiting[], batch: readonly Waiting[], now: number): void {
-    const uptime = steadyMs(this.#options.clock);
-    this.#pressure.note(batch.filter(isNew).length, uptime);
-    const isFlood = due.length > mostAtOnce || this.#pressure.isHigh(uptime);
-    this.#nextBatchAt = isFlood ? now + batchEveryMs : 0;
+  #pace(due: readonly Waiting[], batch: readonly Waiting[], nowMs: number): void {
+    this.#pressure.note(batch.filter(isNew).length, nowMs);
+    const isFlood = due.length > mostAtOnce || this.#pressure.isHigh(nowMs);
+    this.#nextBatchAt = isFlood ? nowMs + batchEveryMs : 0;
     this.#reporter.flooded(isFlood ? this.#waiting.size : undefined, due.at(-1)?.summary);
   }
 
-  #untilNextBatch(now: number): number {
-    return untilMs(this.#nextBatchAt, now, batchEveryMs);
-  }
-
-  #untilDue({ lookAt = 0, isSettled = false }: Waiting, now: number): number {
-    return isSettled ? Infinity : untilMs(lookAt, now, Math.max(this.#options.recheckMs, longestRetryMs));
+  /** Uptime. */
+  #nowMs(): number {
+    return steadyMs(this.#options.clock);
   }
 
   /** Whether the request has been approved. */
   async #decide(waiting: Waiting): Promise<boolean> {
-    const { clock, recheckMs } = this.#options;
+    const { recheckMs } = this.#options;
     const tooLarge = judgeSize(waiting.summary.size);
     if (tooLarge !== undefined) {
       this.#left(waiting, tooLarge);
@@ -229,7 +222,7 @@ export class RequestQueue {
     this.#waiting.learn(verdict);
     const lookAgainMs = verdict.action === 'leave' ? verdict.lookAgainMs : undefined;
     waiting.isWatched = lookAgainMs !== undefined;
-    waiting.lookAt = clock.now().getTime() + Math.min(lookAgainMs ?? recheckMs, recheckMs);
+    waiting.lookAt = this.#nowMs() + Math.min(lookAgainMs ?? recheckMs, recheckMs);
     if (verdict.action === 'approve') return this.#approve(waiting, request, verdict, policy);
     if (verdict.action === 'leave') this.#left(waiting, verdict);
     return false;
@@ -253,11 +246,11 @@ export class RequestQueue {
     if (dryRun) {
       this.#reporter.wouldApprove(waiting, node, message);
     } else if ((await policy.note?.(request, verdict, now)) === 'conflict') {
-      waiting.lookAt = now.getTime() + firstRetryMs;
+      waiting.lookAt = this.#nowMs() + firstRetryMs;
       return false;
     } else if ((await approve({ connection, request, message, now, signal })) === 'conflict') {
       this.#options.metrics?.wrote('approver', 'conflict');
-      waiting.lookAt = clock.now().getTime() + longestRetryMs;
+      waiting.lookAt = this.#nowMs() + longestRetryMs;
       // A decision by another client counts before the next request of the same node is judged in this batch.
       await this.#readAgain(waiting);
       return false;
@@ -282,18 +275,18 @@ export class RequestQueue {
   }
 
   #failed(waiting: Waiting, err: unknown): void {
-    const { clock } = this.#options;
     const { name } = waiting.summary;
     this.#failedLooks += 1;
     waiting.failures += 1;
     waiting.isWatched = false;
     const delay = { firstMs: firstRetryMs, longestMs: longestRetryMs, random: Math.random };
-    waiting.lookAt = clock.now().getTime() + backoffMs(waiting.failures, delay);
+    waiting.lookAt = this.#nowMs() + backoffMs(waiting.failures, delay);
     this.#reporter.failed(waiting, err, waiting.failures);
     waiting.failure = `CertificateSigningRequest "${name}": ${errorText(err)}`;
   }
 }
 
+const dueAt = ({ lookAt = 0, isSettled = false }: Waiting): number => (isSettled ? Infinity : lookAt);
 const isNew = ({ lookAt }: Waiting): boolean => lookAt === undefined;
 
 /** Name of an object that the API server lists as a request, and may be anything. */

@@ -9,12 +9,17 @@ import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
-import { Recent } from '../pki/recent.ts';
+import { Recent } from '../recent.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { servedChain } from '../proof/served.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
-import type { SourceAnswer } from './addresses.ts';
-import { type AddressQuestion, type AddressSource, canonicalAddresses, type SourceOptions } from './address-sources.ts';
+import {
+  type AddressQuestion,
+  type AddressSource,
+  canonicalAddresses,
+  type SourceAnswer,
+  type SourceOptions,
+} from './addresses.ts';
 
 const kubeletPort = 10_250;
 /** A handshake in a cluster takes milliseconds, and other requests wait until then. */

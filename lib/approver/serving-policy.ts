@@ -1,21 +1,17 @@
 // Requests of kubelets for their serving certificates: gathers facts, applies the rules (serving-request.ts,
 // addresses.ts). Nothing is recorded: the requester is the node itself, by a certificate that is valid.
 import { bounds } from '../bounds.ts';
-import type { AddressSettings } from '../config/address-settings.ts';
 import { judgeClock } from '../plan/clock-rules.ts';
 import { getIfPresent } from '../kube/objects.ts';
 import type { NodeObject } from '../kube/received.ts';
 import { resourcePath } from '../kube/resources.ts';
 import { controlPlaneLabel, formerControlPlaneLabel, kubeletSigners } from '../well-known.ts';
-import { type AddressSource, AddressFile, type Following, ListedAddresses } from './address-sources.ts';
-import { NodeRanges, type SourceOptions } from './address-sources.ts';
-import { canBeCovered, judgeAddresses, type SourceAnswer } from './addresses.ts';
+import { addressSource } from './address-sources.ts';
+import { type AddressSource, canBeCovered, type Following, judgeAddresses, type SourceAnswer } from './addresses.ts';
 import { ClusterFacts, servicesAsked } from './cluster-facts.ts';
 import { isClusterName, nodeName } from './cluster-names.ts';
-import { Machines } from './machines.ts';
 import { contentOf } from './node-facts.ts';
 import { nodeOfClusterName, type SigningRequest, unsuitable } from './request.ts';
-import { ServedNames } from './served-names.ts';
 import { judgeServingRequest, requestingNode } from './serving-request.ts';
 import type { ApproverOptions } from './settings.ts';
 import type { Judged, SignerPolicy } from './signer-policy.ts';
@@ -33,7 +29,7 @@ export class ServingPolicy implements SignerPolicy {
     this.#cluster = new ClusterFacts(options);
     const { addresses = [] } = options;
     this.#sources = addresses.map((settings, at) =>
-      sourceOf(`approver.addresses[${at}] (${settings.kind})`, settings, options),
+      addressSource(`approver.addresses[${at}] (${settings.kind})`, settings, options),
     );
   }
 
@@ -106,18 +102,3 @@ export class ServingPolicy implements SignerPolicy {
 
 const isControlPlane = ({ metadata }: NodeObject): boolean =>
   [controlPlaneLabel, formerControlPlaneLabel].some((label) => metadata?.labels?.[label] !== undefined);
-
-function sourceOf(name: string, settings: AddressSettings, options: SourceOptions): AddressSource {
-  switch (settings.kind) {
-    case 'nodes':
-      return new ListedAddresses(name, settings);
-    case 'file':
-      return new AddressFile(name, settings);
-    case 'machines':
-      return new Machines(name, settings, options);
-    case 'served':
-      return new ServedNames(name, settings, options);
-    case 'cidrs':
-      return new NodeRanges(name, settings, options);
-  }
-}

@@ -1,6 +1,6 @@
 // Rules of one signer, as the queue calls them: client certificates of kubelets in client-policy.ts, serving
 // certificates in serving-policy.ts.
-import type { Following } from './address-sources.ts';
+import type { Following } from './addresses.ts';
 import type { Noted } from './record-object.ts';
 import type { SigningRequest } from './request.ts';
 import type { ApprovalVerdict } from './judge.ts';

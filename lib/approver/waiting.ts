@@ -7,7 +7,7 @@ import type { Judged } from './signer-policy.ts';
 
 export interface Waiting extends Reported {
   summary: RequestSummary;
-  /** Milliseconds since the epoch; undefined: never judged. */
+  /** Milliseconds of uptime, so that no change of the clock delays a judgement; undefined: never judged. */
   lookAt?: number;
   failures: number;
   /** Error of the last judgement; undefined: none. */

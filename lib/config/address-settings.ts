@@ -94,7 +94,7 @@ const fields = z.strictObject({
 type Fields = z.output<typeof fields>;
 
 /** Objects that a source reads with the credential of mode approver, beyond what every approver reads. */
-export interface AddressRead {
+interface AddressRead {
   readonly apiGroup: string;
   readonly resource: string;
   readonly verbs: readonly string[];
@@ -116,7 +116,7 @@ export interface MachineSettings {
   readonly namespace?: string | undefined;
 }
 
-/** Kinds of source, in the order of messages. Their code is in `sourceOf` of lib/approver/serving-policy.ts. */
+/** Kinds of source, in the order of messages. Their code is in `sources` of lib/approver/address-sources.ts. */
 const kinds = {
   nodes: kind({ settings: ({ nodes }) => nodes && { nodes }, files: () => [] }),
   file: kind({

@@ -1,6 +1,6 @@
 // Checks regen's own directories against those of other programs on the machine. Pure.
 import { posix } from 'node:path';
-import { allDirectories } from '../inventory/located.ts';
+import { allDirectories } from '../inventory/places.ts';
 import type { Inventory } from '../inventory/model.ts';
 import { problemAt } from '../inventory/shape.ts';
 import { valueText } from '../problems.ts';

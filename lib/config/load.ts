@@ -144,6 +144,8 @@ function refuse(problems: readonly Problem[]): void {
 /** Result of reading all sources. `config` may be called only without problems. */
 interface Read<C> {
   readonly problems: readonly Problem[];
+  /** Whether wrong settings of single entries may be left out. */
+  readonly mayLeaveOut: boolean;
   readonly config: () => C;
 }
 
@@ -154,9 +156,9 @@ function sound<C>({ problems, config }: Read<C>): C {
 
 /** Leaves out wrong settings of single entries; throws ConfigInvalid, which lists all problems, for others. */
 function tolerant<C>(read: (input: ConfigInput) => Read<C>, input: ConfigInput) {
-  const { problems, config } = read(input);
+  const { problems, mayLeaveOut, config } = read(input);
   if (problems.length === 0) return { config: config(), leftOut: problems };
-  const leaving = settingsOfEntries(problems);
+  const leaving = mayLeaveOut ? settingsOfEntries(problems) : undefined;
   if (leaving === undefined) refuse(problems);
   return { config: sound(read({ ...input, ...(leaving && { leaving }) })), leftOut: problems };
 }
@@ -170,10 +172,7 @@ export const parseConfig = (input: ConfigInput) => sound(readConfig(input));
  * Configuration of a repairing process: a wrong setting of one entry is left out, and stops nothing else. A dry run
  * changes nothing, so it refuses every wrong setting.
  */
-export function parseRunConfig(input: ConfigInput) {
-  const isDry = readSources(input).settings.dryRun;
-  return isDry ? { config: parseConfig(input), leftOut: [] } : tolerant(readConfig, input);
-}
+export const parseRunConfig = (input: ConfigInput) => tolerant(readConfig, input);
 
 function readConfig(input: ConfigInput) {
   const reading = readSources(input);
@@ -188,7 +187,7 @@ function readConfig(input: ConfigInput) {
   const modes = modesOf(reading, inventory);
   if (!reading.file.unread && wanted !== undefined) idleFlags(reading);
   const config = () => ({ ...commonOf(reading, inventory, environment), modes, once, healthProbeBindAddress });
-  return { problems, config };
+  return { problems, mayLeaveOut: !settings.dryRun, config };
 }
 
 export type ToolConfig = ReturnType<typeof parseToolConfig>;
@@ -215,5 +214,5 @@ function readToolConfig(input: ConfigInput) {
   const { keyAlgorithm, approver } = settings;
   const policy = policyOf(reading, inventory);
   const config = () => ({ ...common, policy, keyAlgorithm, kubeconfig, destinationDir, components, approver });
-  return { problems, config };
+  return { problems, mayLeaveOut: true, config };
 }

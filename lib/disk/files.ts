@@ -22,12 +22,17 @@ function temporaryPrefix(path: string): string {
   return `.${basename(path)}${temporaryMark}`;
 }
 
-/** Removes leftovers of killed runs next to `path`. Its directory must exist. */
-export async function removeLeftovers(disk: Disk, path: string): Promise<void> {
+/**
+ * Removes leftovers of killed runs next to `path`, with `before` only those that were written before that time. Its
+ * directory must exist.
+ */
+export async function removeLeftovers(disk: Disk, path: string, before = Infinity): Promise<void> {
   const directory = dirname(path);
   const names = await disk.readdir(directory);
   for (const name of names.filter((entry) => entry.startsWith(temporaryPrefix(path)))) {
-    await disk.rm(join(directory, name), { recursive: true, force: true });
+    const at = join(directory, name);
+    const found = before === Infinity ? undefined : await unlessAbsent(() => disk.lstat(at));
+    if (found === undefined || found.mtimeMs < before) await disk.rm(at, { recursive: true, force: true });
   }
 }
 
@@ -141,7 +146,12 @@ export interface FileToWrite {
   readonly mode: number;
   /** Kind of file for messages: `kubeconfig`. */
   readonly what: string;
+  /** Other processes may be writing it, too: younger temporary files are no leftovers. */
+  readonly isShared?: true;
 }
+
+/** Longest time for which a process writes a small file. */
+const writingMs = 60_000;
 
 /** Replaces the file, unless it has this content already. Throws WriteFailed. */
 export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Promise<'written' | 'unchanged'> {
@@ -155,10 +165,12 @@ export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Pro
       await disk.chmod(path, mode);
       return 'unchanged';
     }
-    await removeLeftovers(disk, path);
+    if (file.isShared !== true) await removeLeftovers(disk, path);
     const temporary = temporaryName(path);
     try {
       await writeNewFile(disk, temporary, bytes, { mode });
+      // Compared with a time of the same clock.
+      if (file.isShared === true) await removeLeftovers(disk, path, (await disk.lstat(temporary)).mtimeMs - writingMs);
       await disk.rename(temporary, path);
     } catch (err) {
       await disk.rm(temporary, { force: true }).catch(() => undefined);

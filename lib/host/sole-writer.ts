@@ -4,8 +4,9 @@
 // an answer.
 import { readlinkSync, realpathSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { type Clock, steadyMs } from '../clock.ts';
+import type { Clock } from '../clock.ts';
 import { isCode, RecoveryError } from '../errors.ts';
+import { retry } from '../retry.ts';
 import { acquireLock, type Lock } from './lock.ts';
 import { isSamePlace, type MountedPlace, placeOf } from './mounts.ts';
 import { argvOf, isPrivileged, processIds, procText, programOf, startOf, ticksPerSecond } from './proc.ts';
@@ -33,17 +34,15 @@ interface HostLocking {
  */
 export async function lockHost(locking: HostLocking): Promise<Lock> {
   const { lockDir, directories, once, clock, signal, refuseBesideOthers = refuseBesideKubeadm } = locking;
-  const until = steadyMs(clock) + (once ? patienceMs : 0);
-  for (;;) {
-    refuseBesideOthers(directories);
-    try {
-      const lock = await acquireLock({ directory: lockDir, clock });
-      return await unlessRefused(lock, () => refuseBesideOthers(directories));
-    } catch (err) {
-      if (!isCode(err, 'AlreadyRunning') || signal.aborted || steadyMs(clock) >= until) throw err;
-    }
-    await clock.sleep(askAgainMs, signal);
-  }
+  const refuse = (): void => refuseBesideOthers(directories);
+  const isPassing = (err: unknown): boolean => {
+    refuse();
+    return isCode(err, 'AlreadyRunning');
+  };
+  refuse();
+  const patience = { forMs: once ? patienceMs : 0, everyMs: askAgainMs, clock, signal };
+  const lock = await retry(() => acquireLock({ directory: lockDir, clock }), isPassing, patience);
+  return unlessRefused(lock, refuse);
 }
 
 /** Checked again: kubeadm may have been started during the wait. */

@@ -3,7 +3,7 @@
 // or that an earlier version has left. Reading removes nothing, because another run may have just replaced the file:
 // the next value takes its place, and /run is empty after a boot.
 import { join } from 'node:path';
-import { isRecent } from '../clock.ts';
+import { type Clock, isRecent } from '../clock.ts';
 import { attempt, realDisk } from '../disk/disk.ts';
 import { ensurePrivateDirectory, readRegularFile, replaceFile } from '../disk/files.ts';
 import { systemCode } from '../errors.ts';
@@ -13,6 +13,13 @@ export interface Kept<T> {
   readonly value: T;
   /** Time that was given with the value. */
   readonly at?: Date;
+}
+
+interface DuePace {
+  /** Interval while it succeeds: another client may undo it. */
+  readonly againMs: number;
+  readonly afterFailureMs: number;
+  readonly clock: Clock;
 }
 
 /** Checks the type of a value that was read; undefined where it is another. */
@@ -58,11 +65,11 @@ export class RunState {
   async set(name: string, value: unknown, at?: Date): Promise<void> {
     await ensurePrivateDirectory(this.#directory);
     const content = `${JSON.stringify({ boot: this.#boot, at, value })}\n`;
-    const replace = () => replaceFile({ path: this.#path(name), content, mode: 0o600, what: 'note' });
-    await replace().catch(async (err: unknown) => {
-      // A directory lies in its place, or another run that writes it has taken this temporary file for a leftover.
-      if (systemCode((err as Error).cause) === 'EISDIR') await this.remove(name);
-      await replace();
+    const file = { path: this.#path(name), content, mode: 0o600, what: 'note', isShared: true } as const;
+    await replaceFile(file).catch(async (err: unknown) => {
+      if (systemCode((err as Error).cause) !== 'EISDIR') throw err;
+      await this.remove(name); // a directory lies in its place
+      await replaceFile(file);
     });
   }
 
@@ -88,6 +95,23 @@ export class RunState {
   async isFresh(name: string, text: string, forMs: number, now: Date): Promise<boolean> {
     const found = await this.getText(name);
     return found?.value === text && isRecent(found.at, forMs, now);
+  }
+
+  /**
+   * Does work that each run of a timer could do, when it is due: immediately for another `text` than the last one, and
+   * again after some time. `open` leaves it to the next run.
+   */
+  async whenDue(
+    name: string,
+    text: string,
+    { againMs, afterFailureMs, clock }: DuePace,
+    work: () => Promise<'done' | 'failed' | 'open'>,
+  ): Promise<void> {
+    const failed = `${text} failed`;
+    if (await this.isFresh(name, text, againMs, clock.now())) return;
+    if (await this.isFresh(name, failed, afterFailureMs, clock.now())) return;
+    const outcome = await work();
+    if (outcome !== 'open') await this.keep(name, outcome === 'done' ? text : failed, clock.now());
   }
 
   /** Whether `text` is to be reported now: the last report differs, or is an hour old. Then it is kept. */

@@ -9,7 +9,7 @@ import type { Clock } from '../clock.ts';
 import { filesOfSource } from '../config/address-settings.ts';
 import { collectionPath, withQuery } from '../kube/resources.ts';
 import { type Problem, problemsError } from '../problems.ts';
-import { poll } from '../retry.ts';
+import { retry } from '../retry.ts';
 import { toYaml } from '../yaml.ts';
 import { type Api, applyManifests } from './apply.ts';
 import { approverConfig, approverName, approverStaticPod } from './approver-pod.ts';
@@ -126,17 +126,11 @@ function requireMounted({ addresses }: ApproverGrant, directory: string, isPod: 
 async function requireRights(kubeconfigFile: string, options: InstallApproverOptions): Promise<void> {
   const { clock, userAgent, api } = options;
   const connection = await openConnection({ kubeconfigFile, clock, userAgent });
-  let failure: unknown;
-  const look = async (): Promise<true | undefined> => {
-    const path = withQuery(collectionPath('CertificateSigningRequest'), { limit: '1' });
-    return connection.request({ method: 'GET', path, signal: api.signal }).then(
-      () => true as const,
-      (err: unknown) => void (failure = err),
-    );
-  };
+  const path = withQuery(collectionPath('CertificateSigningRequest'), { limit: '1' });
+  const { signal } = api;
+  const look = (): Promise<unknown> => connection.request({ method: 'GET', path, signal });
   try {
-    const found = await poll(look, { forMs: rightsMs, everyMs: pollMs, clock, signal: api.signal });
-    if (found === undefined) throw failure;
+    await retry(look, () => true, { forMs: rightsMs, everyMs: pollMs, clock, signal });
   } finally {
     await connection.close();
   }

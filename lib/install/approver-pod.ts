@@ -71,14 +71,13 @@ export function approverStaticPod({
 }
 
 /** Configuration of the static pod. `approver`: its section. */
-export const approverConfig = (approver: object, more: object = {}): string =>
+export const approverConfig = (approver: object): string =>
   toYaml({
     apiVersion,
     kind: 'Configuration',
     modes: ['approver'],
     approver,
     healthProbeBindAddress: `127.0.0.1:${healthPort}`,
-    ...more,
   });
 
 const mountedConfig = '/etc/kube-cert-recovery';

@@ -11,31 +11,31 @@ export async function isThere(path: string, what: string, disk: Disk = realDisk)
 }
 
 /** Writes the content unless the file exists: the administrator may have changed it. */
-export async function writeIfAbsent(file: FileToWrite, disk: Disk = realDisk): Promise<'written' | 'unchanged'> {
-  return (await isThere(file.path, file.what, disk)) ? 'unchanged' : replaceFile(file, disk);
+export async function writeIfAbsent(file: FileToWrite): Promise<'written' | 'unchanged'> {
+  return (await isThere(file.path, file.what)) ? 'unchanged' : replaceFile(file);
 }
 
 /** Reads a file that another program may have written: see readRegularFile. */
-export async function readIfPresent(path: string, what: string, disk: Disk = realDisk): Promise<Buffer | undefined> {
+export async function readIfPresent(path: string, what: string): Promise<Buffer | undefined> {
   return attempt({ code: 'ReadFailed', action: 'read', what: `${what} "${path}"`, directory: dirname(path) }, () =>
-    unlessAbsent(() => readRegularFile(disk, path)),
+    unlessAbsent(() => readRegularFile(realDisk, path)),
   );
 }
 
 /** Names in a directory; empty when it is absent. */
-export async function namesIn(directory: string, disk: Disk = realDisk): Promise<readonly string[]> {
+export async function namesIn(directory: string): Promise<readonly string[]> {
   return attempt({ code: 'ReadFailed', action: 'list', what: 'directory', directory }, async () => {
-    const names = (await unlessAbsent(() => disk.readdir(directory))) ?? [];
+    const names = (await unlessAbsent(() => realDisk.readdir(directory))) ?? [];
     return names.filter((name) => !name.includes(temporaryMark)).toSorted();
   });
 }
 
 /** Removes a directory and its content, durably. */
-export async function removeDirectory(directory: string, disk: Disk = realDisk): Promise<void> {
+export async function removeDirectory(directory: string): Promise<void> {
   await attempt({ code: 'WriteFailed', action: 'remove', what: 'directory', directory }, async () => {
-    if ((await unlessAbsent(() => disk.lstat(directory))) === undefined) return;
-    await disk.rm(directory, { recursive: true, force: true });
-    await syncDirectory(disk, dirname(directory));
+    if ((await unlessAbsent(() => realDisk.lstat(directory))) === undefined) return;
+    await realDisk.rm(directory, { recursive: true, force: true });
+    await syncDirectory(realDisk, dirname(directory));
   });
 }
 

@@ -10,7 +10,7 @@ import { replaceFile } from '../disk/files.ts';
 import { RecoveryError, systemCode } from '../errors.ts';
 import { openPlaces } from '../host/closed-path.ts';
 import { runSystemctl, systemdRuns } from '../host/systemd.ts';
-import { type HostService, usualServices } from '../well-known.ts';
+import { usualServices } from '../well-known.ts';
 import { isThere, removeFile } from './existing-files.ts';
 import { defaultDirectory, hostLayout, workerTokenFile } from './layout.ts';
 import { workerMode, workerUnitPaths } from './worker-units.ts';
@@ -54,14 +54,14 @@ interface HostOutcome {
   readonly written: readonly string[];
   readonly unchanged: readonly string[];
   /** Services that do not exist yet; the drop-in takes effect when they do. */
-  readonly absent: readonly HostService[];
+  readonly absent: readonly string[];
 }
 
 /** Undefined where systemd does not run; then nothing was written. Throws WriteFailed. */
 export async function applyHost(
   files: readonly UnitFile[],
   { systemctl, disk = realDisk }: HostMachine,
-  before: readonly HostService[] = usualServices,
+  before: readonly string[] = usualServices,
 ): Promise<HostOutcome | undefined> {
   if (systemctl === undefined) return undefined;
   const written: string[] = [];
@@ -73,9 +73,17 @@ export async function applyHost(
   // Also when no file has changed: a run that was killed after its last write has not reloaded systemd.
   await systemctl('daemon-reload');
   await systemctl('enable', '--now', timerName);
-  const absent: HostService[] = [];
+  const absent: string[] = [];
   for (const unit of before) await systemctl('cat', unit).catch(() => absent.push(unit));
   return { written, unchanged, absent };
+}
+
+/** The usual services, and all with a drop-in of ours, whatever inventory has named them. */
+export async function repairedServices(directory: string = defaultUnitDirectory): Promise<readonly string[]> {
+  const names = await readdir(directory).catch(() => []);
+  const services = names.flatMap((name) => (name.endsWith('.service.d') ? [name.slice(0, -'.d'.length)] : []));
+  const repaired = services.filter((unit) => existsSync(join(directory, dropInOf(unit))));
+  return [...new Set([...usualServices, ...repaired])];
 }
 
 /** Removed (with dryRun: to be removed) files; empty when none exist. Backups stay. Throws WriteFailed, ReadFailed. */
@@ -105,7 +113,7 @@ export async function removeHost(
 /** Missing parts, as the beginnings of sentences; empty where the units are armed. Never throws. */
 export function missingUnits(
   directory: string = defaultUnitDirectory,
-  before: readonly HostService[] = usualServices,
+  before: readonly string[] = usualServices,
 ): readonly string[] {
   return missingOf(unitPaths(directory, before), directory, before);
 }
@@ -123,7 +131,7 @@ export function missingWorkerUnits(directory: string = defaultUnitDirectory): re
   return [...missing, ...(hasToken || missing.length > 0 ? [] : [`the token "${token}" is absent or empty`])];
 }
 
-function missingOf(paths: readonly string[], directory: string, before: readonly HostService[]): readonly string[] {
+function missingOf(paths: readonly string[], directory: string, before: readonly string[]): readonly string[] {
   const absent = paths.find((path) => !existsSync(path));
   if (absent !== undefined) return [`"${absent}" is absent`];
   const link = join(directory, 'timers.target.wants', timerName);

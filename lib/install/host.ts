@@ -6,7 +6,7 @@
 import { dirname, join } from 'node:path';
 import type { Resolved } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
-import { type HostService, usualServices } from '../well-known.ts';
+import { usualServices } from '../well-known.ts';
 import { adoptionFile, defaultDirectory } from './layout.ts';
 
 export interface HostUnits {
@@ -21,7 +21,7 @@ export interface HostUnits {
   /** Directories of static pods, which a repair of an adopted machine writes to. */
   readonly manifests: readonly string[];
   /** Services whose start waits for a repair. Default: the kubelet. */
-  readonly before?: readonly HostService[] | undefined;
+  readonly before?: readonly string[] | undefined;
   /** Directory of the files of `init adopt`. Default: `defaultDirectory`. */
   readonly adoptionDirectory?: string;
   /** Directory of the administrator's units. Default: /etc/systemd/system. */
@@ -37,7 +37,7 @@ export const defaultUnitDirectory = '/etc/systemd/system';
 export const serviceName = 'kube-cert-recovery.service';
 export const adoptedName = 'kube-cert-recovery-adopted.service';
 export const timerName = 'kube-cert-recovery.timer';
-export const dropInOf = (unit: HostService): string => `${unit}.d/20-kube-cert-recovery.conf`;
+export const dropInOf = (unit: string): string => `${unit}.d/20-kube-cert-recovery.conf`;
 
 export const written = '# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".';
 
@@ -48,7 +48,7 @@ export const killSeconds = 5;
 type Rendered = readonly [name: string, content: (units: HostUnits) => string];
 
 /** Unit files in the order in which they are written: units that start other units come last. */
-const unitFiles = (before: readonly HostService[]): readonly Rendered[] => [
+const unitFiles = (before: readonly string[]): readonly Rendered[] => [
   [serviceName, service],
   [adoptedName, adopted],
   ...before.map((unit): Rendered => [dropInOf(unit), (units) => dropIn(unit, units)]),
@@ -57,7 +57,7 @@ const unitFiles = (before: readonly HostService[]): readonly Rendered[] => [
 
 export function unitPaths(
   directory: string = defaultUnitDirectory,
-  before: readonly HostService[] = usualServices,
+  before: readonly string[] = usualServices,
 ): readonly string[] {
   return unitFiles(before).map(([name]) => `${directory}/${name}`);
 }
@@ -79,14 +79,14 @@ export function repairCommand({ executable, flags, adoptionDirectory }: HostUnit
 }
 
 /** Display name: `the kubelet`. */
-export const starterText = (before: readonly HostService[] = usualServices): string =>
+export const starterText = (before: readonly string[] = usualServices): string =>
   before.map((unit) => (unit === 'kubelet.service' ? 'the kubelet' : unit.replace('.service', ''))).join(' and ');
 
-const whyBefore: Readonly<Record<HostService, string>> = {
-  'kubelet.service': `# Before each start of the kubelet: whatever has expired is reissued, so that the kubelet finds valid credentials and
-# starts etcd and the API server with valid certificates.`,
-  'etcd.service': `# Before each start of etcd: whatever has expired is reissued, so that the member finds its peers.`,
-};
+const whyBefore = (unit: string): string =>
+  unit === 'kubelet.service'
+    ? `# Before each start of the kubelet: whatever has expired is reissued, so that the kubelet finds valid credentials and
+# starts etcd and the API server with valid certificates.`
+    : `# Before each start of ${starterText([unit])}: whatever has expired is reissued, so that it is trusted by its peers.`;
 
 /** A start does not renew valid certificates: the timer does that, and restarts their readers. */
 const beforeStart = (units: HostUnits): readonly string[] => [
@@ -101,11 +101,11 @@ const afterStart = `
 Wants=${serviceName}
 `;
 
-function dropIn(unit: HostService, units: HostUnits): string {
+function dropIn(unit: string, units: HostUnits): string {
   // The kubelet runs as root. The user of another service may not write its certificates: "+" runs this as root.
   const prefix = unit === 'kubelet.service' ? '-' : '-+';
   return `${written}
-${whyBefore[unit]}${unit === 'kubelet.service' ? afterStart : ''}
+${whyBefore(unit)}${unit === 'kubelet.service' ? afterStart : ''}
 [Service]
 # Whether this fails ("-") or hangs (timeout), ${starterText([unit])} starts: its TimeoutStartSec never runs out here.
 ExecStartPre=${prefix}/usr/bin/timeout --kill-after=${killSeconds}s ${longestSeconds}s ${commandLine(beforeStart(units))}

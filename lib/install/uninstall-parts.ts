@@ -8,6 +8,7 @@ import { collectionPath } from '../kube/resources.ts';
 import { isCode } from '../errors.ts';
 import { type Given, nextCommand } from '../next-command.ts';
 import { renewalLease } from '../restart/machine-lease.ts';
+import { listed } from '../summary.ts';
 import { accountName, tokenSecretName } from './accounts.ts';
 import type { Api, Manifest } from './apply.ts';
 import { adoptedNodes } from './install-record.ts';
@@ -132,6 +133,3 @@ async function lastTaken(api: Api): Promise<string | undefined> {
   if (typeof renewTime !== 'string') return undefined;
   return `at ${renewTime}${holderIdentity ? ` by ${holderIdentity}` : ''}`;
 }
-
-const listed = (all: readonly string[]): string =>
-  all.length > 5 ? `${all.slice(0, 5).join(', ')} and ${all.length - 5} more` : all.join(', ');

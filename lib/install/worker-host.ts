@@ -1,7 +1,7 @@
 // Token of a worker on its disk: validation, location, and removal.
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { workerAccount } from '../bootstrap-identity.ts';
+import { tokenAccount, workerAccount } from '../bootstrap-identity.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { isThere, namesIn, removeDirectory } from './existing-files.ts';
@@ -23,17 +23,6 @@ export function workerToken(text: string, what: string): string {
     throw refuse(`it is that of "${subject}", wanted ServiceAccount "${workerAccount}"`);
   }
   return token;
-}
-
-/** User for whom the API server takes the token: `system:serviceaccount:ns:name`; undefined: another form of token. */
-export function tokenAccount(token: string): string | undefined {
-  const [, payload = ''] = /^[\w-]+\.([\w-]+)\.[\w-]+$/.exec(token) ?? [];
-  try {
-    const { sub } = JSON.parse(Buffer.from(payload, 'base64url').toString()) as { readonly sub?: unknown };
-    return typeof sub === 'string' ? sub.slice(0, 200) : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 /** `directory`: holds all our files. Throws WriteFailed. */

@@ -24,8 +24,7 @@ import { checkedHostname } from './values.ts';
 import type { Artefact, Location } from './model.ts';
 import { originalOf } from './order.ts';
 import { kubeconfigPlaceholder, proofKinds } from './reader.ts';
-import { namedFileOf } from './located.ts';
-import { directoryOf, filesOf, isFile, parametersIn, placesOf } from './places.ts';
+import { directoryOf, filesOf, isFile, namedFileOf, parametersIn, placesOf } from './places.ts';
 
 /** Returns the kinds of location for an artefact; a copy fits where its original would. */
 function fittingLocations(artefact: Artefact, all: readonly Artefact[]): readonly Location['kind'][] {

@@ -4,7 +4,7 @@ import type { ComponentName } from '../components.ts';
 import type { Target } from './model.ts';
 
 /** The flag that names the public keys of tokens, once for each file. */
-export interface TokenKeys {
+interface TokenKeys {
   readonly component: ComponentName;
   readonly flag: string;
 }

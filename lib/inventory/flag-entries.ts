@@ -1,10 +1,10 @@
-// Entries for files that flags of the components name and the inventory does not list. Pure.
+// Entries for files that flags of the components name and the inventory does not list, and for settings that could not be
+// followed to the files they name. Pure.
 import type { ComponentName } from '../components.ts';
 import type { FileRole } from './file-flags.ts';
 import type { Artefact, Location } from './model.ts';
 import { filesOf, isFile } from './places.ts';
-import { withKeysOfFlags } from './keys-of-flags.ts';
-import { withSharedFiles } from './shared-files-of-flags.ts';
+import { withKeysOfFlags, withSharedFiles } from './keys-of-flags.ts';
 
 /** A file of this host that a flag of a component names. */
 export interface FileOfFlag {
@@ -136,3 +136,32 @@ function entryOf({ component, role, file, keyFile = file, issuer }: FileOfFlag, 
 
 /** Marks of an entry outside the usual places: only a signature shows its signer, and it is never made from nothing. */
 const elsewhere = { mayBeOfOthers: true, isElsewhere: true } as const;
+
+/** `file`: the manifest, the unit or the configuration that has them; `message`: all its problems, and the remedy. */
+export interface UnreadSettings {
+  readonly component: ComponentName;
+  /** Whether the whole manifest is broken, or only its setting of a file. */
+  readonly scope: 'manifest' | 'settings';
+  readonly file: string;
+  readonly message: string;
+}
+
+/** Returns the entries, and one for each component whose settings could not be read. */
+export function withUnreadEntries(
+  artefacts: readonly Artefact[],
+  unread: readonly UnreadSettings[],
+): readonly Artefact[] {
+  const names = new Set(artefacts.map(({ name }) => name));
+  const added = unread.map(({ component, scope, file, message }): Artefact => {
+    const base = `${component}-${scope}`;
+    const entry = {
+      kind: 'external',
+      name: names.has(base) ? `unread-${base}` : base,
+      location: { kind: 'pemFile', file },
+      readers: [],
+      unread: message,
+    } as const;
+    return entry;
+  });
+  return [...artefacts, ...added];
+}

@@ -14,8 +14,7 @@ import {
 } from './check-references.ts';
 import { checkArtefacts } from './check-values.ts';
 import { finderOf, flagReaders } from './finders.ts';
-import { namedFileOf } from './located.ts';
-import { directoryOf, filesOf, isFile, parametersOf } from './places.ts';
+import { directoryOf, filesOf, isFile, namedFileOf, parametersOf } from './places.ts';
 import { checkedHostname } from './values.ts';
 import { fileKinds, locationKeys, locationKeysText, type RawLocation } from './location-kinds.ts';
 import type { ApiLocation, Artefact, DiskLocation, Inventory, Location } from './model.ts';

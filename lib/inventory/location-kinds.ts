@@ -1,6 +1,6 @@
 // Kinds of location of an artefact's bytes. All facts about a kind of location: its YAML form, the kinds of artefact it
 // can hold, its word in messages, and its files or, for an object, where the syncer writes it. Parsing and changing its
-// files is in `layouts` of lib/store/disk-store.ts.
+// files is in lib/store/layouts.ts.
 import * as z from 'zod';
 import { filePath, namespaceName, objectName } from './values.ts';
 

@@ -110,7 +110,7 @@ export interface ResolvedKeyPair extends KeyPair {
   readonly keyWanted?: string;
 }
 /** `unread`: why its settings cannot be followed, and the remedy. */
-export interface ResolvedExternal extends External {
+interface ResolvedExternal extends External {
   readonly unread?: string;
 }
 export type ResolvedArtefact =

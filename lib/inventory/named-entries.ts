@@ -1,7 +1,6 @@
 // Entries of an inventory that exist on this machine, in the files that the flags of its components name. Pure.
 import type { Artefact } from './model.ts';
-import { namedFileOf, pathHere, type PlacesHere } from './located.ts';
-import { filesOf, isFile, withFiles } from './places.ts';
+import { filesOf, isFile, namedFileOf, pathHere, type PlacesHere, withFiles } from './places.ts';
 
 /**
  * Returns the entries without those whose file no flag names, and without the entries that these would sign. Where a

@@ -1,10 +1,12 @@
 // Places of artefacts and the files in which their readers find them: the syncer's layout below its destination
-// directory for objects of the API, the paths themselves for locations on disk. Also the ownership of artefacts by kind
-// and place, and the parameters and directories of a declaration. Pure.
+// directory for objects of the API, the paths themselves for locations on disk, below directories that are given or have
+// a default, and at files that the flags of a component name. Also the ownership of artefacts by kind and place, and the
+// parameters and directories of a declaration. Pure.
 import { dirname, join } from 'node:path';
 import { artefactContent, certificateKey, keysOf } from './content.ts';
 import { fileKinds, objectKinds } from './location-kinds.ts';
-import type { Artefact, DiskLocation, Location, ResolvedArtefact, Signer } from './model.ts';
+import type { Artefact, DiskLocation, Inventory, Location, ResolvedArtefact, Signer } from './model.ts';
+import { withoutSlashesAtEnd } from '../address.ts';
 
 /** Whether an artefact is a file of this host: repaired without an API server, and with one owner only. */
 export function isFile(location: Location): location is DiskLocation {
@@ -175,3 +177,48 @@ export function filesOfReaders({ artefact, artefacts, destinationDir }: FilesOf)
 
 export const pathsOf = (files: ArtefactFiles): readonly string[] =>
   files.kind === 'pair' ? [files.certFile, files.keyFile] : files.files;
+
+export interface PlacesHere {
+  readonly directories: Readonly<Record<string, string>>;
+  /** Files that flags name; null: no flag of its component names the file. */
+  readonly files?: Readonly<Record<string, string | null>>;
+}
+
+/** Returns the path on this host; an unknown directory or file stays as a placeholder. */
+export function pathHere(file: string, { directories, files = {} }: PlacesHere): string {
+  const name = directoryOf(file);
+  if (name === undefined) return file;
+  const rest = file.slice(name.length + 2);
+  const directory = directories[name];
+  if (rest === '') return files[name] ?? directory ?? file;
+  return directory === undefined ? file : `${withoutSlashesAtEnd(directory)}${rest}`;
+}
+
+/** Returns the given directories, else the defaults; a default may lie below another directory, and moves with it. */
+export function allDirectories(
+  { directories = {} }: Pick<Inventory, 'directories'>,
+  given: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const known: Record<string, string> = { ...given };
+  // Order of declaration: a default names only directories declared before it (load.ts).
+  for (const [name, one] of Object.entries(directories)) {
+    if (known[name] === undefined && one.default !== undefined) {
+      known[name] = pathHere(one.default, { directories: known });
+    }
+  }
+  return known;
+}
+
+/** Returns files that flags name, and defaults of files whose component has no readable manifest. */
+export function allFiles(
+  { files: declared = {} }: Pick<Inventory, 'files'>,
+  { directories, files = {} }: PlacesHere,
+): NonNullable<PlacesHere['files']> {
+  const usual = Object.entries(declared).flatMap(([name, one]) =>
+    one.default === undefined ? [] : [[name, pathHere(one.default, { directories })] as const],
+  );
+  return { ...Object.fromEntries(usual), ...files };
+}
+
+/** Returns NAME where the whole path is `{NAME}`, a file of the inventory. */
+export const namedFileOf = (file: string): string | undefined => /^\{([^}]*)\}$/.exec(file)?.[1];

@@ -18,12 +18,21 @@ import type {
   Signer,
   Target,
 } from './model.ts';
-import { type FileOfFlag, withFlagEntries } from './flag-entries.ts';
-import { type UnreadSettings, withUnreadEntries } from './unread-entries.ts';
+import { type FileOfFlag, type UnreadSettings, withFlagEntries, withUnreadEntries } from './flag-entries.ts';
 import { topologicalOrder } from './order.ts';
-import { allDirectories, allFiles, pathHere, type PlacesHere } from './located.ts';
+import {
+  allDirectories,
+  allFiles,
+  filesOf,
+  isFile,
+  parametersIn,
+  parametersOf,
+  pathHere,
+  type PlacesHere,
+  withFiles,
+  withParameters,
+} from './places.ts';
 import { namedHere } from './named-entries.ts';
-import { filesOf, isFile, parametersIn, parametersOf, withFiles, withParameters } from './places.ts';
 import { checkedHostname } from './values.ts';
 
 /** Facts that the inventory cannot have. */

@@ -5,19 +5,21 @@ import * as z from 'zod';
 import {
   duration,
   entryKey,
+  followedAs,
   hostnameText,
   namespaceName,
   objectName,
+  obtainedBy,
   parameterName,
   serverUrl,
   someText,
+  unitName,
 } from './values.ts';
 import { finderNames, findersText } from './finders.ts';
 import { locationSchema } from './location-kinds.ts';
 import { directories, files } from './declared-files.ts';
-import { followedAs, obtainedBy } from './obtained.ts';
 import { flagOfComponent, flags, reader } from './reader.ts';
-import { apiVersion, hostServices } from '../well-known.ts';
+import { apiVersion } from '../well-known.ts';
 
 // A pair or a CA below pki/ without its extension, or a kubeconfig.
 const kubeadmFile = objectName.describe('Of kubeadm, without .crt, .key and .pub; with .conf a kubeconfig');
@@ -246,7 +248,7 @@ export const inventoryHead = z.object({
   name: objectName.default('custom').describe('Name of the inventory, for messages'),
   description: presetDescription.exactOptional().describe('What it is for, in a list of presets'),
   repairsBefore: z
-    .array(z.enum(hostServices))
+    .array(unitName)
     .min(1)
     .exactOptional()
     .describe('Services before whose start the units of `init host` repair. Default: kubelet.service'),

@@ -4,6 +4,9 @@ import * as z from 'zod';
 import { nearest, pathText, suggestion, valueText } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 
+// Each schema is used a few times in a process: compiling a function of its own for it takes longer than it saves.
+z.config({ jitless: true });
+
 type CheckedShape<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
 
 export interface DocumentPlace {

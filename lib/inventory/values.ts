@@ -46,6 +46,8 @@ const isPrintable = (path: string): boolean => !/[\p{Cc}\u2028\u2029\uFFFD]/u.te
 const printable = { error: 'a path in UTF-8 without line breaks and other control characters' };
 export const directoryPath = text(directoryPattern, 'an absolute path without ".."').refine(isPrintable, printable);
 export const filePath = text(filePattern, fileWanted).refine(isPrintable, printable);
+/** A part of a path, too: the directory of its drop-ins has its name. */
+export const unitName = text(/^[A-Za-z0-9][-\w:.@]{0,200}\.service$/, 'a service of systemd such as "etcd.service"');
 export const someText = text(/\S/, 'text');
 export const entryKey = text(
   /^(?!\.{1,2}$)[-._A-Za-z0-9]{1,253}$/,
@@ -68,3 +70,17 @@ export function durationUpTo(longest: string): z.ZodType<number, string> {
     .refine(fits, { error: `a duration of at most ${longest}` })
     .transform(milliseconds);
 }
+
+/** Possession of its own key is all that a machine without the key of the cluster's CA can prove. */
+export const obtainedBy = z
+  .enum(['request'])
+  .exactOptional()
+  .describe('request: with a CertificateSigningRequest by its own key, once it has expired; it has no issuer here');
+
+export const followedAs = z
+  .enum(['serverCa', 'clientCa'])
+  .exactOptional()
+  .describe(
+    'Of CAs in files: a CA that the cluster has renewed with the key of the CA here takes its place. serverCa: by ' +
+      'these CAs the API server is verified that publishes it; clientCa: by these, clients of this machine',
+  );

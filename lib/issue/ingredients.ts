@@ -8,7 +8,6 @@ import { isDamaged } from '../pki/damage.ts';
 import { isEncryptedKey, type KeyAlgorithm, keyMatches, parsePrivateKey, type PrivateKey } from '../pki/key.ts';
 import { unlessInvalid } from '../pki/pem.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
-import type { Origin } from '../plan/decision.ts';
 import { type Entries, requireEntry, type Found, locationText, type Material } from '../store/store.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
@@ -29,12 +28,6 @@ export interface Ingredients {
   readonly backups?: ReadonlyMap<string, Held>;
   /** Certificate from the copies of a signer, or its successor in a file here, by signer. */
   readonly signerCopies?: ReadonlyMap<string, Certificate> | undefined;
-  /** Origin in the plan; absent: it is signed. */
-  readonly origin?: Origin | undefined;
-  /** The artefact that has a signer with its key (`sibling`). */
-  readonly holder?: string | undefined;
-  /** The CAs that a file of CAs holds then (`follow`). */
-  readonly becomes?: readonly Certificate[] | undefined;
   /** A key for one use. Signers and targets only; `like`: algorithm of the predecessor's key, else the issuer's. */
   readonly takeKey: (artefact: IssuedPair, like?: KeyAlgorithm) => Promise<PrivateKey>;
   /** Whether it held nothing usable before: certificates that were only there may survive in compositions. */

@@ -6,7 +6,6 @@ import type {
   CaBundle,
   ComposedBundle,
   Copy,
-  External,
   IssuedPair,
   ResolvedArtefact,
   ResolvedTarget,
@@ -36,35 +35,42 @@ import {
 } from './ingredients.ts';
 import { authorityEntry, issueKubeconfigs } from './kubeconfigs.ts';
 import { validityFrom, issueDeclared, issueRenewal, pairOfEntries } from './leaf.ts';
-import { issueWithOwnKey, sameLeaf } from './kept-keys.ts';
+import { sameLeaf } from './kept-keys.ts';
 import { annotationsOf, registryMetadata } from './metadata.ts';
-import { putBack } from './put-back.ts';
 import { amongOthers } from './signer-file.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 
-/** Throws SignFailed, MaterialInvalid. Its only lasting effect is a key taken for a signer or a target. */
-export async function make(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {
-  const issued = await issue(artefact, from);
+/**
+ * Makes new material of one artefact. Its only lasting effect is a key taken for it. Throws SignFailed,
+ * MaterialInvalid.
+ */
+export type Make<F extends Ingredients = Ingredients> = (
+  artefact: ResolvedArtefact,
+  from: F,
+) => Issued | Promise<Issued>;
+
+/** Makes material with the metadata that belongs to it: signed or composed, unless it comes from elsewhere (`by`). */
+export async function make<F extends Ingredients>(
+  artefact: ResolvedArtefact,
+  from: F,
+  by: Make<F> = sign,
+): Promise<Issued> {
+  const issued = await by(artefact, from);
   const original = artefact.kind === 'copy' ? from.material.get(artefact.of) : undefined;
   const metadata = registryMetadata(artefact, from.resolved, original);
   return metadata === undefined ? issued : { ...issued, metadata };
 }
 
-async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {
+export async function sign(artefact: ResolvedArtefact, from: Ingredients): Promise<Issued> {
   const { takeKey, now } = from;
   switch (artefact.kind) {
     case 'signer': {
-      if (from.origin === 'ownKey' || from.origin === 'follow') return issueWithOwnKey(artefact, from);
-      if (from.origin === 'putBack') return putBack(artefact, from);
-      if (from.origin === 'sibling') return asSiblingHas(artefact, from);
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
       const issued = await issueSigner({ artefact, issuer, key: await takeKey(artefact), now });
       requireAccepted(artefact, issued, from);
       return amongOthers(issued, from.material.get(artefact.name), now);
     }
     case 'target': {
-      if (from.origin === 'putBack') return earlierPair(artefact, from);
-      if (from.origin === 'authority') return withAuthority(sameLeaf(artefact, from), artefact, from);
       const issuer = artefact.issuer === undefined ? undefined : authorityOf(artefact.issuer, from);
       const present = artefact.template === 'present' || issuer === undefined;
       const issued = present ? await issueRenewal(artefact, issuer, from) : await issueDeclared(artefact, issuer, from);
@@ -93,14 +99,18 @@ async function issue(artefact: ResolvedArtefact, from: Ingredients): Promise<Iss
         former: from.material.get(artefact.name)?.entries,
       });
     case 'external':
-      if (from.becomes !== undefined) return followed(artefact, from.becomes);
-      break;
     case 'keyPair':
     case 'opaque':
-      break;
+      throw notOurs(artefact);
   }
-  throw new RecoveryError('SignFailed', `Cannot make ${locationText(artefact.location)}: it is not ours to make`);
 }
+
+export const notOurs = ({ location }: ResolvedArtefact): RecoveryError =>
+  new RecoveryError('SignFailed', `Cannot make ${locationText(location)}: it is not ours to make`);
+
+/** The CA of a kubeconfig alone is replaced. Throws SignFailed, MaterialInvalid. */
+export const withNewAuthority = (artefact: ResolvedTarget, from: Ingredients): Issued =>
+  withAuthority(sameLeaf(artefact, from), artefact, from);
 
 /**
  * Adds the CA by which a kubeconfig knows its server: its issuer's own certificate alone, like kubeadm. A kubeconfig
@@ -111,30 +121,6 @@ function withAuthority(issued: Issued, { name, issuer }: ResolvedTarget, from: I
   const { certificate: live } = authorityOf(issuer, from);
   const entry = authorityEntry([from.material.get(name), from.backups?.get(name)], live, from.now);
   return entry === undefined ? issued : { ...issued, entries: { ...issued.entries, [authorityKey]: entry } };
-}
-
-/** The earlier pair of a kubelet, from another file, as it is. Throws SignFailed without one. */
-function earlierPair({ name }: ResolvedTarget, { backups }: Ingredients): Issued {
-  const { entries } = backups?.get(name) ?? {};
-  const { [certificateKey]: certificate, [privateKeyKey]: key } = entries ?? {};
-  if (certificate === undefined || key === undefined)
-    throw new RecoveryError('SignFailed', `Cannot put back "${name}": there is no earlier pair`);
-  const certificates = parseCertificates(certificate, `earlier pair of "${name}"`, 'skipped');
-  return { entries: { [certificateKey]: certificate, [privateKeyKey]: key }, annotations: {}, certificates };
-}
-
-/** A file of CAs of which some have been followed; the other content of a kubeconfig stays. */
-function followed({ location }: External, certificates: readonly Certificate[]): Issued {
-  const entry = location.kind === 'kubeconfig' ? authorityKey : caBundleKey;
-  const content = Buffer.from(certificates.map(({ pem }) => pem).join(''));
-  return { entries: { [entry]: content }, annotations: {}, certificates };
-}
-
-/** Certificate and key as another artefact has them. Throws SignFailed without one. */
-function asSiblingHas({ name, location }: Signer, from: Ingredients): Issued {
-  const { holder } = from;
-  if (holder === undefined) throw new RecoveryError('SignFailed', `Cannot put back signer "${name}": nobody has it`);
-  return issueCopy({ of: holder, location }, materialOf(holder, from).entries, 'signer');
 }
 
 interface SignerIssue {

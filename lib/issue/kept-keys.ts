@@ -7,22 +7,33 @@ import { type Certificate, isSame, parseCertificates, wholeCertificates } from '
 import { renewWithOwnKey } from '../pki/own-key.ts';
 import { isSuccessor } from '../pki/successor.ts';
 import { locationText, requireEntry } from '../store/store.ts';
-import { type Ingredients, type Issued, materialOf, readAuthority } from './ingredients.ts';
+import { type Authority, type Ingredients, type Issued, materialOf, readAuthority } from './ingredients.ts';
 import { annotationsOf } from './metadata.ts';
 import { replaceInFile } from './signer-file.ts';
 
-/**
- * Replaces the old certificate with the successor that lies here (`follow`), or with a new certificate (`ownKey`). The
- * key's bytes, and the other blocks in the file of the certificate, stay. Throws SignFailed, MaterialInvalid.
- */
-export function issueWithOwnKey({ name, location }: Signer, from: Ingredients): Issued {
+/** Replaces a CA with the successor that lies here. Throws SignFailed, MaterialInvalid. */
+export const succeeded = (artefact: Signer, from: Ingredients): Issued =>
+  replaced(artefact, from, () => from.signerCopies?.get(artefact.name));
+
+/** Signs a CA again with its own key. Throws SignFailed, MaterialInvalid. */
+export const signedWithOwnKey = (artefact: Signer, from: Ingredients): Issued =>
+  replaced(artefact, from, ({ certificate: old, key }) => {
+    const others = [...from.material.values()]
+      .flatMap((held) => Object.values(held.entries).flatMap(wholeCertificates))
+      .filter((one) => !isSame(one, old));
+    return renewWithOwnKey({ old, key, others, now: from.now });
+  });
+
+/** The key's bytes, and the other blocks in the file of the certificate, stay. */
+function replaced(
+  { name, location }: Signer,
+  from: Ingredients,
+  successorOf: (authority: Authority) => Certificate | undefined,
+): Issued {
   const { entries } = materialOf(name, from);
-  const { certificate: old, chain, key } = readAuthority(location, entries);
-  const others = [...from.material.values()]
-    .flatMap((held) => Object.values(held.entries).flatMap(wholeCertificates))
-    .filter((one) => !isSame(one, old));
-  const isFound = from.origin === 'follow';
-  const made = isFound ? from.signerCopies?.get(name) : renewWithOwnKey({ old, key, others, now: from.now });
+  const authority = readAuthority(location, entries);
+  const { certificate: old, chain } = authority;
+  const made = successorOf(authority);
   if (made === undefined || !isSuccessor(made, old)) {
     throw new RecoveryError(
       'SignFailed',

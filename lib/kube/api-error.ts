@@ -103,7 +103,7 @@ const tlsFailures: Readonly<Record<string, string>> = {
   INVALID_PURPOSE: "the server's certificate is not for serving",
 };
 
-/** undici stopped reading an answer above `bounds.answer`: see pool.ts. */
+/** undici's code for an answer above the limit: of public-object.ts, and of `tooLarge`. */
 const tooLargeCode = 'UND_ERR_RES_EXCEEDED_MAX_SIZE';
 
 /** Error of an answer above the limit of its request. */
@@ -197,6 +197,10 @@ export function unavailable(
 export function isAway(err: unknown): err is RecoveryError {
   return err instanceof RecoveryError && (err.details['away'] === true || err.details['retryAfterMs'] !== undefined);
 }
+
+/** Whether a failed request shows that the server is there: by a status, or by data that came too late, or too many. */
+export const hasAnswered = (err: unknown): boolean =>
+  err instanceof RecoveryError && ['status', 'tooLarge', 'slow'].some((detail) => err.details[detail] !== undefined);
 
 /** Error of a 2xx answer that does not fit the request. `problem` begins with "it". */
 export function wrongAnswer({ verb, object, server }: Attempt, problem: string): RecoveryError {

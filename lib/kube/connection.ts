@@ -14,7 +14,7 @@ import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { type Log, Repeats } from '../log.ts';
 import { describeRequest } from './answer.ts';
 import { type Attempt, isAway, unavailable } from './api-error.ts';
-import { Breakers, trialEveryMs, type IdentityBreaker } from './circuit-breaker.ts';
+import { Breakers, type ServerBreaker } from './circuit-breaker.ts';
 import { send, watchEvents } from './exchange.ts';
 import type { KubeConnection, KubeRequest, WatchEvent, WatchOptions } from './kube.ts';
 import { ConnectionPool, type PoolOptions } from './pool.ts';
@@ -48,7 +48,7 @@ type Asked = Omit<Attempt, 'server'>;
 interface Session {
   readonly credentials: Credentials;
   readonly pool: ConnectionPool;
-  readonly breaker: IdentityBreaker;
+  readonly breaker: ServerBreaker;
 }
 
 /** Why there is no session yet. */
@@ -104,22 +104,20 @@ class Connection implements KubeConnection {
     requireShortPath(path, asked);
     const session = this.#opened() ?? (await this.#open(asked));
     const attempt = this.#attempt(asked);
-    const call = session.breaker.enterWatch(attempt);
+    const failed = session.breaker.watch(attempt);
     try {
       for await (const event of watchEvents(
         this.#exchange(session, attempt, path, accepted(options.objects)),
         options,
       )) {
-        call.answered();
+        session.breaker.answered();
         this.#trust.worked();
         yield event;
       }
     } catch (err) {
-      if (isAway(err)) call.failed(err);
+      failed(err);
       this.#distrust(err, session);
       throw err;
-    } finally {
-      call.end();
     }
   }
 
@@ -128,10 +126,9 @@ class Connection implements KubeConnection {
     return this.#reloading;
   }
 
+  /** Without credentials there is none to wait for: no request was sent. */
   async turn(signal: AbortSignal): Promise<() => void> {
-    if (this.#session !== undefined) return this.#session.breaker.turn(signal);
-    await this.#options.clock.sleep(trialEveryMs, signal); // no request was sent yet
-    return () => undefined;
+    return (await this.#session?.breaker.turn(signal)) ?? (() => undefined);
   }
 
   async close(): Promise<void> {
@@ -162,28 +159,18 @@ class Connection implements KubeConnection {
   async #send<T>(request: KubeRequest, asked: Asked): Promise<T> {
     const { breaker } = await this.#open(asked);
     const attempt = this.#attempt(asked);
-    const call = await breaker.enter(attempt, request.signal);
-    try {
-      const accept = accepted(request.objects);
+    return breaker.through(attempt, request.signal, async () => {
       const session = this.#opened() ?? (await this.#open(asked)); // closed or changed since, perhaps
+      const exchange = this.#exchange(session, attempt, request.path, accepted(request.objects));
       try {
-        const answer = await send<T>(this.#exchange(session, attempt, request.path, accept), request);
-        call.answered();
+        const answer = await send<T>(exchange, request);
         if (session === this.#session) this.#trust.worked();
         return answer;
       } catch (err) {
         this.#distrust(err, session);
-        if (isAway(err)) call.failed(err);
-        else if (
-          err instanceof RecoveryError &&
-          (err.details['status'] ?? err.details['tooLarge'] ?? err.details['slow'])
-        )
-          call.answered();
         throw err;
       }
-    } finally {
-      call.end();
-    }
+    });
   }
 
   async #reload(): Promise<'unchanged' | 'changed'> {

@@ -105,7 +105,7 @@ interface Answer {
 async function readAnswer(
   client: Client,
   { pool, path, headers }: Exchange,
-  { method, body, contentType = 'application/json', mostBytes = Infinity }: KubeRequest,
+  { method, body, contentType = 'application/json', mostBytes = bounds.answer.most.bytes }: KubeRequest,
   signal: AbortSignal,
 ): Promise<Answer> {
   const answer = await client.request({

@@ -69,6 +69,3 @@ export interface WatchEvent {
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
   readonly object: unknown;
 }
-
-/** The newest known state of one object: its content in the API, or its absence. */
-export type ObjectState<T> = { readonly present: true; readonly object: T } | { readonly present: false };

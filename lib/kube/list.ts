@@ -1,6 +1,6 @@
 // A collection, in one answer or in pages of which only the fields that the caller keeps stay in memory: users who can
 // create objects decide how large they are. A page that is too large for one answer is requested again with fewer
-// objects; a single object always fits (pool.ts). All pages are of the one version that the first was read at.
+// objects; a single object always fits (`bounds.answer`). All pages are of the one version that the first was read at.
 import { isCode } from '../errors.ts';
 import { describeRequest } from './answer.ts';
 import { isTooLarge, wrongAnswer } from './api-error.ts';

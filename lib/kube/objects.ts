@@ -1,8 +1,8 @@
-// A named Secret or ConfigMap: its path in the API, the one rule for its absence, and its newest state until the signal
-// aborts.
+// A named Secret or ConfigMap: its path in the API, the one rule for its absence, its replacement by compare-and-swap,
+// and its newest version until the signal aborts.
 import { V1MicroTime } from '@kubernetes/client-node/dist/types.js';
 import { isCode } from '../errors.ts';
-import type { ConfigMap, KubeConnection, KubeRequest, ObjectState, Secret } from './kube.ts';
+import type { KubeConnection, KubeRequest } from './kube.ts';
 import { listWatch, type ListWatchOptions } from './list-watch.ts';
 import { collectionPath, apiKinds, resourcePath, withQuery } from './resources.ts';
 
@@ -66,43 +66,32 @@ export async function updateObject<T extends object>(
   }
 }
 
-type WatchObjectOptions<T> = ObjectName &
-  Omit<ListWatchOptions<T>, 'path' | 'pages' | 'objects' | 'onList' | 'onEvent'> & {
-    /** Called with the newest state after each list and each event. Must return immediately and must not throw. */
-    readonly onState: (state: ObjectState<T>) => void;
-  };
-
-/**
- * Reports the object's newest state until `signal` aborts, by a list and a watch narrowed to its name. "Absent" is
- * reported only after a successful list without the object or a DELETED event, never because of an error. Never
- * rejects.
- */
-export function watchObject<T extends Secret | ConfigMap>(options: WatchObjectOptions<T>): Promise<void> {
-  return watchNamed(options);
-}
-
 interface Versioned {
   readonly metadata?: { readonly resourceVersion?: string };
 }
 
-/**
- * Variant of watchObject without the object, of which a list reports a version that is at least as new as its own:
- * users who can write objects decide how large they are, their metadata too, and many watches may receive one at the
- * same time.
- */
-export function watchVersion(options: WatchObjectOptions<Versioned>): Promise<void> {
-  return watchNamed({ ...options, objects: 'versions' });
-}
+type WatchVersionOptions = ObjectName &
+  Omit<ListWatchOptions<Versioned>, 'path' | 'pages' | 'objects' | 'onList' | 'onEvent'> & {
+    /** Called after each list and each event; undefined: absent. Must return immediately and must not throw. */
+    readonly onVersion: (version: string | undefined) => void;
+  };
 
-function watchNamed<T extends object>(
-  options: WatchObjectOptions<T> & Pick<ListWatchOptions<T>, 'objects'>,
-): Promise<void> {
-  const { kind, namespace, name, onState, log, ...rest } = options;
-  return listWatch<T>({
+/**
+ * Reports the object's newest version until `signal` aborts, by a list and a watch narrowed to its name. "Absent" is
+ * reported only after a successful list without the object or a DELETED event, never because of an error. Never
+ * rejects.
+ *
+ * The object itself is not requested, and a list reports a version that is at least as new as its own: users who can
+ * write objects decide how large they are, their metadata too, and many watches may receive one at the same time.
+ */
+export function watchVersion(options: WatchVersionOptions): Promise<void> {
+  const { kind, namespace, name, onVersion, log, ...rest } = options;
+  return listWatch<Versioned>({
     ...rest,
     path: namedListPath({ kind, namespace, name }),
+    objects: 'versions',
     log: log.with({ [kind]: `${namespace}/${name}` }),
-    onList: ([object]) => onState(object === undefined ? { present: false } : { present: true, object }),
-    onEvent: (type, object) => onState(type === 'DELETED' ? { present: false } : { present: true, object }),
+    onList: ([object]) => onVersion(object?.metadata?.resourceVersion),
+    onEvent: (type, object) => onVersion(type === 'DELETED' ? undefined : object.metadata?.resourceVersion),
   });
 }

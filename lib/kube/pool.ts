@@ -7,7 +7,6 @@ import { subscribe } from 'node:diagnostics_channel';
 import type { EventEmitter } from 'node:events';
 import type { TLSSocket } from 'node:tls';
 import { buildConnector, Client } from 'undici';
-import { bounds } from '../bounds.ts';
 import type { Credentials } from '../kubeconfig/credentials.ts';
 import type { Clock } from '../clock.ts';
 import { RecoveryError } from '../errors.ts';
@@ -82,7 +81,7 @@ export class ConnectionPool {
   forRequest(): PooledConnection {
     let connection = [...this.#forRequests].find(({ requests }) => this.#isMultiplexed || requests === 0);
     if (connection === undefined) {
-      connection = this.#open(bounds.answer.most.bytes);
+      connection = this.#open();
       this.#forRequests.add(connection);
     }
     connection.requests += 1;
@@ -170,8 +169,7 @@ export class ConnectionPool {
     return connection.client.destroyed ? Promise.resolve() : connection.client.destroy(reason);
   }
 
-  /** `maxResponseSize`: a watch has no limit, it is one answer for minutes. */
-  #open(maxResponseSize = -1): PooledConnection {
+  #open(): PooledConnection {
     const { credentials, pingMs = 5000 } = this.#options;
     const connect = {
       ca: credentials.ca,
@@ -202,10 +200,9 @@ export class ConnectionPool {
         }) as unknown as TLSSocket;
         opened.once('connect', () => (isTaken = true));
       },
-      // Callers set the time limits: a watch has none but silence, a request its own.
+      // Callers set the limits of time and size: a watch has none but silence, a request its own.
       headersTimeout: 0,
       bodyTimeout: 0,
-      maxResponseSize,
       keepAliveTimeout: idleMs,
       h2Options: { pingInterval: pingMs },
     });

@@ -15,7 +15,7 @@ import { type Log, Repeats } from '../log.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
 import { keyAlgorithmOf } from '../pki/key.ts';
 import { signRequest } from '../pki/own-request.ts';
-import { type ConnectAs, type Expired, judgeIssued, nextRequestName } from './issued.ts';
+import { type ConnectAsIssued, type Expired, judgeIssued, nextRequestName } from './issued.ts';
 
 export interface Asking {
   readonly connection: Pick<KubeConnection, 'request' | 'server'>;
@@ -25,7 +25,7 @@ export interface Asking {
    */
   readonly account: string | undefined;
   /** Connects with the issued certificate, which is tried before it is used. */
-  readonly connectAs: ConnectAs;
+  readonly connectAs: ConnectAsIssued;
   /** Time to wait for the API server, the approver and the signer together. */
   readonly waitMs: number;
   readonly clock: Clock;

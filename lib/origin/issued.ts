@@ -11,6 +11,8 @@ import { keyMatches, parsePrivateKey } from '../pki/key.ts';
 import { unlessInvalid } from '../pki/pem.ts';
 import type { Entries } from '../store/store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import type { DiskLocation, Resolved } from '../inventory/model.ts';
+import { isFile } from '../inventory/places.ts';
 
 /** The expired pair, from which a request is made. */
 export interface Expired {
@@ -29,11 +31,17 @@ export function pairIn({ [certificateKey]: certificate, [privateKeyKey]: keyPem 
   return { node, leaf, key };
 }
 
+/** The kubeconfig of the kubelet, which names the API server. */
+export function kubeletKubeconfig({ artefacts }: Resolved): string {
+  const places = artefacts.flatMap(({ location }): readonly DiskLocation[] => (isFile(location) ? [location] : []));
+  return places.flatMap((place) => (place.kind === 'kubeconfig' ? [place.file] : []))[0] ?? '';
+}
+
 /** Opens a connection with this pair, PEM. Sends nothing yet. */
-export type ConnectAs = (pair: { readonly cert: Buffer; readonly key: Buffer }) => Promise<KubeConnection>;
+export type ConnectAsIssued = (pair: { readonly cert: Buffer; readonly key: Buffer }) => Promise<KubeConnection>;
 
 export interface IssuedTrial {
-  readonly connectAs: ConnectAs;
+  readonly connectAs: ConnectAsIssued;
   readonly signal: AbortSignal;
   readonly now: Date;
 }

@@ -1,66 +1,72 @@
 // Fetches the CA that the cluster publishes, for a machine whose own CA expires: from the cluster-info of kubeadm
 // (kube/cluster-info.ts), over a connection that verifies the key of the CA (kube/public-object.ts). It needs no token.
 // The plan decides what is trusted (plan/judge-authority.ts); it is asked here only how long to wait.
-import { type Clock, steadyMs } from '../clock.ts';
 import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { unanswered } from '../kube/api-error.ts';
 import { type ClusterInfo, clusterInfoPath, clusterInfoText, publishedAuthority } from '../kube/cluster-info.ts';
 import { readServer } from '../kubeconfig/credentials.ts';
-import { type Log, Repeats } from '../log.ts';
+import { Repeats } from '../log.ts';
 import type { Certificate } from '../pki/certificate.ts';
+import { heldBy } from '../plan/follow-rules.ts';
+import { gather } from '../plan/gather.ts';
 import { judgeOffer } from '../plan/judge-authority.ts';
 import type { AuthorityBytes } from '../plan/gather-offers.ts';
 import { version } from '../program.ts';
+import { pollUntil } from '../retry.ts';
+import { kubeletKubeconfig } from './issued.ts';
+import type { Obtaining, ObtainedAnswer } from './obtaining.ts';
 
 const tryMs = 5000;
 const againMs = 1000;
 
-export interface CaAsking {
+interface CaRequest extends Pick<Obtaining, 'clock' | 'signal'> {
   /** It names the API server. */
   readonly kubeconfig: string;
   /** The CAs by which the API server is verified. */
   readonly anchors: readonly Certificate[];
   /** The CAs of all files of this machine. */
   readonly held: readonly Certificate[];
-  /** The control plane may still be starting; undefined: asked once, as the CA has not expired. */
-  readonly waitMs: number | undefined;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-}
-
-type Answer = AuthorityBytes | { readonly problem: string };
-
-/** Never rejects but by a fault of this program. */
-export async function publishedCa(asking: CaAsking): Promise<Answer> {
-  const { waitMs = 0, clock, log, signal } = asking;
-  const isOnce = asking.waitMs === undefined;
-  const until = steadyMs(clock) + waitMs;
-  const met = new Repeats(clock);
-  for (;;) {
-    const { answer, mayCome, code } = await ask(asking);
-    if (!('problem' in answer)) return answer;
-    const { problem } = answer;
-    if (!mayCome) {
-      log.warn('authority.refused', { code, err: problem });
-      return answer;
-    }
-    if (isOnce || met.met('offer') !== undefined) log.info('api.waiting', { err: problem });
-    if (isOnce || signal.aborted || steadyMs(clock) >= until)
-      return { problem: isOnce ? problem : `${problem}; waited ${durationText(waitMs)}` };
-    await clock.sleep(againMs, signal);
-  }
+  /** The CA has expired. The control plane may still be starting. */
+  readonly isUrgent: boolean;
 }
 
 interface Asked {
-  readonly answer: Answer;
+  readonly answer: AuthorityBytes | { readonly problem: string };
   /** A later answer may be another one. */
   readonly mayCome: boolean;
   readonly code?: RecoveryError['code'] | undefined;
 }
 
-async function ask({ kubeconfig, anchors, held, waitMs, clock, signal }: CaAsking): Promise<Asked> {
+/** The CA that the cluster publishes for a file of CAs here; or why there is none. */
+export async function published(artefact: string, run: Obtaining): Promise<ObtainedAnswer> {
+  const { resolved, store, leftMs, clock, log, signal } = run;
+  const { facts } = await gather({ resolved, store, now: clock.now(), signal });
+  const isUrgent = run.isUrgent(artefact);
+  const request = {
+    kubeconfig: kubeletKubeconfig(resolved),
+    anchors: resolved.artefacts.flatMap((one) => (one.name === artefact ? heldBy(one, facts) : [])),
+    held: resolved.artefacts.flatMap((one) => heldBy(one, facts)),
+    isUrgent,
+    clock,
+    signal,
+  };
+  const met = new Repeats(clock);
+  const look = async (): Promise<Asked> => {
+    const asked = await ask(request);
+    const isNews = asked.mayCome && (!isUrgent || met.met('offer') !== undefined);
+    if (isNews && 'problem' in asked.answer) log.info('api.waiting', { err: asked.answer.problem });
+    return asked;
+  };
+  const forMs = isUrgent ? leftMs() : 0;
+  const patience = { forMs, everyMs: againMs, clock, signal };
+  const { answer, mayCome, code } = await pollUntil(look, (asked) => !asked.mayCome, patience);
+  if (!('problem' in answer)) return answer;
+  if (!mayCome) log.warn('authority.refused', { code, err: answer.problem });
+  return mayCome && isUrgent ? { problem: `${answer.problem}; waited ${durationText(forMs)}` } : answer;
+}
+
+async function ask({ kubeconfig, anchors, held, isUrgent, clock, signal }: CaRequest): Promise<Asked> {
   try {
     const { server, serverName } = await readServer(kubeconfig);
     const { readPublicObject } = await import('../kube/public-object.ts');
@@ -80,7 +86,7 @@ async function ask({ kubeconfig, anchors, held, waitMs, clock, signal }: CaAskin
         code: 'MaterialInvalid',
       };
     }
-    if (judgement.state === 'none' && waitMs !== undefined) {
+    if (judgement.state === 'none' && isUrgent) {
       const state = `${clusterInfoText} of ${server} still has the CA that is here`;
       return { answer: { problem: `${state}: see why no control-plane node has renewed it` }, mayCome: true };
     }

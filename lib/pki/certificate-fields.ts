@@ -5,15 +5,7 @@
 // components load such a certificate.
 import { isUtf8 } from 'node:buffer';
 import { DerReader, type DerValue, tags } from './der.ts';
-import {
-  context,
-  contextConstructed,
-  type ExtensionFields,
-  type Later,
-  laterRefusals,
-  readExtensions,
-} from './extensions.ts';
-import type { LaterRefusal } from './extensions.ts';
+import { context, contextConstructed, type ExtensionFields, type LaterRefusal, readExtensions } from './extensions.ts';
 import { curves } from './key-encoding.ts';
 import { type DistinguishedName, readDistinguishedName } from './names.ts';
 
@@ -32,19 +24,19 @@ export interface CertificateFields extends ExtensionFields {
    * post-quantum one) is left unread, and the certificate around it is valid.
    */
   readonly isKeyRead: boolean;
-  /** Release from which Go refuses it, if it has not always done so. */
+  /** The earliest refusal of newer Go; undefined: none. */
   readonly refusal: LaterRefusal | undefined;
 }
 
 /** `der`: the whole certificate. Throws RangeError where no Go has ever accepted it. */
 export function readCertificateFields(der: Buffer): CertificateFields {
-  const later = laterRefusals();
+  const later: LaterRefusal[] = [];
   const outer = new DerReader(der);
   const parts = outer.inside(tags.sequence, 'certificate');
   if (!outer.isEmpty) throw new RangeError('bytes after the end');
   const tbs = parts.inside(tags.sequence, 'tbsCertificate');
   const version = readVersion(tbs);
-  if (tbs.integer('serial number') < 0n) later.note('1.23', 'its serial number is negative');
+  if (tbs.integer('serial number') < 0n) later.push({ since: '1.23', problem: 'its serial number is negative' });
   const algorithm = tbs.content(tags.sequence, 'signature algorithm');
   if (!parts.content(tags.sequence, 'signature algorithm').equals(algorithm)) {
     throw new RangeError('the two signature algorithms differ');
@@ -70,7 +62,7 @@ export function readCertificateFields(der: Buffer): CertificateFields {
     publicKeyInfo: publicKey.raw,
     isKeyRead,
     ...extensions,
-    refusal: later.refusal,
+    refusal: later.toSorted((a, b) => a.since.localeCompare(b.since))[0],
   };
 }
 
@@ -87,8 +79,9 @@ function readAlgorithm(algorithm: DerReader): { readonly oid: string; readonly p
   return { oid, parameters: algorithm.isEmpty ? Buffer.alloc(0) : algorithm.any().raw };
 }
 
-function checkNameText({ tag, content }: DerValue, later: Later): void {
-  if (tag === bmpString && !isBmpText(content)) later.note('1.25', 'a name has characters that are none');
+function checkNameText({ tag, content }: DerValue, later: LaterRefusal[]): void {
+  if (tag === bmpString && !isBmpText(content))
+    later.push({ since: '1.25', problem: 'a name has characters that are none' });
   if (!isText({ tag, content })) throw new RangeError('a name is no text of its type');
 }
 

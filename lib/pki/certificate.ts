@@ -10,7 +10,7 @@ import { type CertificateFields, readCertificateFields } from './certificate-fie
 import { usageOids } from './extensions.ts';
 import { certifiedAlgorithmOf, type KeyAlgorithm } from './key.ts';
 import { mostBlocks, readPem, unlessInvalid, unreadable } from './pem.ts';
-import { Recent } from './recent.ts';
+import { Recent } from '../recent.ts';
 
 /**
  * Back-dating of new certificates, as Kubernetes' own signers do it (pkg/controller/certificates/signer,

@@ -7,46 +7,15 @@ import { canonicalHostname, ipText, nameTags } from './names.ts';
 export const context = (number: number): number => 0x80 | number;
 export const contextConstructed = (number: number): number => 0xa0 | number;
 
-// Checks of certificates that newer Go has added, kept apart from those of every Go: a cluster whose components are
-// built with an older Go (or with GODEBUG=x509negativeserial=1) keeps working, so it is no damage, and no certificate
-// is discarded for it.
-const releases = ['1.23', '1.24', '1.25'] as const;
-type GoRelease = (typeof releases)[number];
-
+/**
+ * A check that newer Go has added: a cluster whose components are built with an older Go (or with
+ * GODEBUG=x509negativeserial=1) keeps working, so it is no damage, and no certificate is discarded for it.
+ */
 export interface LaterRefusal {
   /** The first release that refuses it. */
-  readonly since: GoRelease;
+  readonly since: '1.23' | '1.24' | '1.25';
   /** A sentence without a full stop: `its serial number is negative`. */
   readonly problem: string;
-}
-
-export interface Later {
-  /** The earliest refusal of all that were noted. */
-  readonly refusal: LaterRefusal | undefined;
-  note(since: GoRelease, problem: string): void;
-  /** Notes a RangeError that `check` throws. */
-  ask(since: GoRelease, check: () => void): void;
-}
-
-export function laterRefusals(): Later {
-  let first: LaterRefusal | undefined;
-  const note = (since: GoRelease, problem: string): void => {
-    if (first === undefined || releases.indexOf(since) < releases.indexOf(first.since)) first = { since, problem };
-  };
-  return {
-    get refusal() {
-      return first;
-    },
-    note,
-    ask(since, check) {
-      try {
-        check();
-      } catch (err) {
-        if (!(err instanceof RangeError)) throw err;
-        note(since, err.message);
-      }
-    },
-  };
 }
 
 interface BasicConstraints {
@@ -100,16 +69,14 @@ export function listExtensions(part: DerReader | undefined): readonly Extension[
   return found;
 }
 
-/** Throws RangeError where no Go has ever accepted them. */
-export function readExtensions(part: DerReader | undefined, later: Later): ExtensionFields {
+/** Adds to `later`. Throws RangeError where no Go has ever accepted them. */
+export function readExtensions(part: DerReader | undefined, later: LaterRefusal[]): ExtensionFields {
   const list = listExtensions(part);
   const fields = list.map(({ oid, critical, value }) => {
     const never = neverCritical[oid];
-    if (critical && never !== undefined) later.note('1.23', `its ${never} is marked critical`);
+    if (critical && never !== undefined) later.push({ since: '1.23', problem: `its ${never} is marked critical` });
     const read = readers[oid]?.(new DerReader(value), later);
-    let added: Partial<ExtensionFields> | undefined;
-    later.ask('1.24', () => (added = laterReaders[oid]?.(new DerReader(value))));
-    return { ...read, ...added };
+    return { ...read, ...readPolicies(oid, value, later) };
   });
   const none = { dnsNames: [], ipAddresses: [], alternativeNames: [] };
   const all = Object.assign(none, ...fields) as Omit<ExtensionFields, 'unknownCritical'>;
@@ -124,7 +91,7 @@ const neverCritical: Readonly<Record<string, string>> = {
   '1.3.6.1.5.5.7.1.1': 'authority information access',
 };
 
-type Reader = (value: DerReader, later: Later) => Partial<ExtensionFields> | undefined;
+type Reader = (value: DerReader, later: LaterRefusal[]) => Partial<ExtensionFields> | undefined;
 
 /** Usages that a chain can be verified for. */
 export const usageOids = { serverAuth: '1.3.6.1.5.5.7.3.1', clientAuth: '1.3.6.1.5.5.7.3.2' } as const;
@@ -157,7 +124,7 @@ const readers: Readonly<Record<string, Reader>> = {
       if (!isOid(oid)) throw new RangeError('certificate policies are damaged');
       return oid.toString('hex');
     });
-    if (new Set(seen).size < seen.length) later.note('1.24', 'a certificate policy is there twice');
+    if (new Set(seen).size < seen.length) later.push({ since: '1.24', problem: 'a certificate policy is there twice' });
     return undefined;
   },
   '2.5.29.35'(value) {
@@ -199,6 +166,16 @@ const laterReaders: Readonly<Record<string, (value: DerReader) => Partial<Extens
   },
 };
 
+function readPolicies(oid: string, value: Buffer, later: LaterRefusal[]): Partial<ExtensionFields> | undefined {
+  try {
+    return laterReaders[oid]?.(new DerReader(value));
+  } catch (err) {
+    if (!(err instanceof RangeError)) throw err;
+    later.push({ since: '1.24', problem: err.message });
+    return undefined;
+  }
+}
+
 const isKnown = (oid: string): boolean => oid in laterReaders || oid in readers;
 
 export function readKeyUsage(value: DerReader): KeyUsage {
@@ -210,12 +187,13 @@ export function readKeyUsage(value: DerReader): KeyUsage {
   };
 }
 
-export function readBasicConstraints(value: DerReader, later?: Later): BasicConstraints {
+export function readBasicConstraints(value: DerReader, later?: LaterRefusal[]): BasicConstraints {
   const parts = value.inside(tags.sequence, 'basic constraints');
   const ca = parts.next === tags.boolean && parts.boolean('CA flag');
   const pathLength = parts.next === tags.integer ? int64(parts.integer('path length')) : undefined;
   // A Go release that accepts a negative path length ignores it.
-  if (pathLength !== undefined && pathLength < 0) later?.note('1.25', 'its path length is negative');
+  if (pathLength !== undefined && pathLength < 0)
+    later?.push({ since: '1.25', problem: 'its path length is negative' });
   return { ca, ...(pathLength !== undefined && pathLength >= 0 && { pathLength }) };
 }
 

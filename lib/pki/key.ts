@@ -14,7 +14,7 @@ import { inspect, promisify } from 'node:util';
 import { errorText, RecoveryError } from '../errors.ts';
 import { curveNames, readKeyEncoding } from './key-encoding.ts';
 import { readPem, type PemBlock, unlessInvalid, unreadable } from './pem.ts';
-import { Recent } from './recent.ts';
+import { Recent } from '../recent.ts';
 
 export type KeyAlgorithm =
   | { readonly name: 'RSA'; readonly bits: number }

@@ -14,8 +14,7 @@ import { type Finding, firstOf, idleMs, keep, laterMs, lookAgainMs, type PairCas
 import { refusedByNewer, renew, soonMs, type Verdict, writtenOf } from './decision.ts';
 import { settlesAt, stillUnusable } from './settling.ts';
 import { type CertificateFacts, clockSkewMs } from '../pki/certificate.ts';
-import { certificateOf, certificatesOf, isClosed } from './facts.ts';
-import { precedenceText } from './first-certificate.ts';
+import { certificateOf, certificatesOf, isClosed, precedenceText } from './facts.ts';
 import { withOwnKey } from './own-key-rules.ts';
 import { expiryWithGrace, isDueAnyway, isOwner, newNotAfter, refreshAt, refreshDue } from './refresh-rules.ts';
 import { ofOtherNode, ofOthers, sharedKeyLost, signedByOthers } from './others-rules.ts';

@@ -8,27 +8,34 @@ import { type ArtefactFacts, certificatesOf, type Facts, type Offers } from './f
 import type { Action, Reason } from './reasons.ts';
 import type { RenewalWindow } from './window.ts';
 
-/** Ways in which a renewal obtains its content, with the facts about each way that the rules need. */
-export const origins = {
-  /** Made here: signed, or composed of artefacts made here. */
-  sign: { needsClock: true },
-  /** A CA that is signed again with its own key: the certificates it has signed stay. */
-  ownKey: { needsClock: true },
-  /** The successor of a CA, with its key, that a file here or the cluster holds: what the CA has signed stays valid. */
-  follow: { needsClock: false },
-  /** A certificate issued for the present key, and signed elsewhere. */
-  request: { needsClock: false },
-  /** The certificate of a CA, restored from its copies; an earlier pair of a kubelet. */
-  putBack: { needsClock: false },
-  /** A CA with its key, copied from the artefact (`holder`) that has both. */
-  sibling: { needsClock: false },
-  /** The CA of a kubeconfig alone: its credentials stay. */
-  authority: { needsClock: true },
-  /** A pair fetched from its source. */
-  fetch: { needsClock: false },
-} as const satisfies Readonly<Record<string, { readonly needsClock: boolean }>>;
+interface OriginTraits {
+  /** Dates are signed, so the time must be known. */
+  readonly needsClock: boolean;
+  /** The renewal in the words of `status`. */
+  readonly done: string;
+}
 
-export type Origin = keyof typeof origins;
+/** Ways in which a renewal obtains its content, as the plan knows them. `origins` in lib/origin carries them out. */
+export const originTraits = {
+  /** Made here: signed, or composed of artefacts made here. */
+  sign: { needsClock: true, done: 'reissued' },
+  /** A CA that is signed again with its own key: the certificates it has signed stay. */
+  ownKey: { needsClock: true, done: 'renewed with its own key' },
+  /** The successor of a CA, with its key, that a file here or the cluster holds: what the CA has signed stays valid. */
+  follow: { needsClock: false, done: 'replaced by its successor' },
+  /** A certificate issued for the present key, and signed elsewhere. */
+  request: { needsClock: false, done: 'requested with its key' },
+  /** The certificate of a CA, restored from its copies; an earlier pair of a kubelet. */
+  putBack: { needsClock: false, done: 'put back' },
+  /** A CA with its key, copied from the artefact (`holder`) that has both. */
+  sibling: { needsClock: false, done: 'put back' },
+  /** The CA of a kubeconfig alone: its credentials stay. */
+  authority: { needsClock: true, done: 'given the new CA' },
+  /** A pair fetched from its source. */
+  fetch: { needsClock: false, done: 'brought from its source' },
+} as const satisfies Readonly<Record<string, OriginTraits>>;
+
+export type Origin = keyof typeof originTraits;
 
 export interface Decision {
   readonly artefact: string;
@@ -46,8 +53,8 @@ export interface Decision {
   readonly origin?: Origin;
   /** The artefact that has a signer with its key (`sibling`). */
   readonly holder?: string;
-  /** Its content is obtained first, between two passes, and then it is decided again (offer-rules.ts). */
-  readonly asks?: true;
+  /** Origin from which its content is obtained first, between two passes. Then it is decided again. */
+  readonly obtains?: Origin;
   /** The CAs that its file holds then (`follow` of a file of CAs). */
   readonly becomes?: readonly Certificate[];
   /** An external input has nothing valid for it: its owner may bring that at any moment. */

@@ -105,7 +105,7 @@ export interface SignerCopies {
   readonly hasKey: boolean;
 }
 
-export interface SuccessorFacts {
+interface SuccessorFacts {
   /** Certificate that is valid now, with the same key; the one with the latest notAfter. */
   readonly newer?: CertificateFacts | undefined;
   /** Artefacts that hold this certificate. */
@@ -181,3 +181,16 @@ export type OfferAnswer =
 
 /** Offers by target. */
 export type Offers = ReadonlyMap<string, Offer>;
+
+/**
+ * Suffix for a message about a signer that is not the first certificate of its file; undefined where it is: kubeadm takes
+ * the first of several, whatever key lies next to it (kubernetes/kubernetes cmd/kubeadm/app/util/pkiutil,
+ * TryLoadCertFromDisk).
+ */
+export function precedenceText(fact: ArtefactFacts | undefined): string | undefined {
+  const first = fact?.state === 'present' ? fact.precededBy : undefined;
+  return (
+    first &&
+    `kubeadm signs by the first certificate in the file, "${first}", not by this one, whose key is here; put this one in front before kubeadm is used`
+  );
+}

@@ -65,9 +65,9 @@ function withoutSuccessor(at: FollowedCase): Verdict {
   }
   if (!isUrgent && isRecent(askedAt, askAgainMs, now)) return kept('the cluster is asked for a later one once an hour');
   const wanted = 'a later one is asked for';
-  if (!isUrgent) return { ...kept(wanted), asks: true };
+  if (!isUrgent) return { ...kept(wanted), obtains: 'follow' };
   const fault = { reason: 'Expired', message: `${state}; ${wanted}` } as const;
-  return { ...renew({ ...at, fault }, [], {}, 'follow'), asks: true, leaves: nothing };
+  return { ...renew({ ...at, fault }, [], {}, 'follow'), obtains: 'follow', leaves: nothing };
 }
 
 type Around = Pick<Case, 'facts' | 'resolved' | 'expected' | 'offers' | 'now'>;

@@ -2,7 +2,7 @@
 // it. Checks only that the pair is a pair.
 import { bounds } from '../bounds.ts';
 import { errorText, RecoveryError } from '../errors.ts';
-import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import { certificateKey } from '../inventory/content.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
@@ -82,10 +82,4 @@ export function leafOfPair({ certificate, key }: PairBytes, what: string) {
   }
   if (pairMatches(leaf, key, what)) return leaf;
   throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: its key does not belong to its certificate`);
-}
-
-/** The pair in the form in which it is written for the target. */
-export function pairMaterial(pair: PairBytes) {
-  const entries = { [certificateKey]: pair.certificate, [privateKeyKey]: pair.key };
-  return { entries, annotations: {}, certificates: [leafOfPair(pair, 'the pair of its source')] };
 }

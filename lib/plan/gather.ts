@@ -7,7 +7,7 @@ import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts
 import { originalOf } from '../inventory/order.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { signatureMatches, verifyChain } from '../pki/verify.ts';
-import { earlierPair } from '../store/earlier-pair.ts';
+import { earlierPair } from '../store/dated-files.ts';
 import { authorityKey, type Found, type Store } from '../store/store.ts';
 import { pairOf } from './decision.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';

@@ -18,7 +18,7 @@ export function fromSource(at: Case<ResolvedTarget>, verdict: Verdict): Verdict 
   if (answer === undefined) {
     if (!need.isUrgent && isRecent(offer.askedAt, askAgainMs, at.now)) return verdict;
     const { byHand: _, ...open } = verdict;
-    return { ...open, asks: true, message: `${verdict.message}; ${place} is asked for one` };
+    return { ...open, obtains: 'fetch', message: `${verdict.message}; ${place} is asked for one` };
   }
   if ('successor' in answer || 'none' in answer) return verdict;
   const problem = 'problem' in answer ? answer.problem : offerProblem({ ...answer, target: at.artefact, now: at.now });

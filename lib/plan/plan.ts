@@ -19,7 +19,7 @@ import {
   idleMs,
   keep,
   laterMs,
-  origins,
+  originTraits,
 } from './decision.ts';
 import { lookAgainMs, type PlanInput, validNow, type Verdict } from './decision.ts';
 import { type ArtefactFacts, certificatesOf } from './facts.ts';
@@ -28,7 +28,7 @@ import { isFile } from '../inventory/places.ts';
 import { locationText } from '../store/store.ts';
 import { judgeFollowed } from './follow-rules.ts';
 import { judgeRequested } from './request-rules.ts';
-import { unknownToReaders } from './known-by-rules.ts';
+import { unknownToReaders } from './trust-rules.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
 import { fileOfOthers } from './others-rules.ts';
@@ -65,7 +65,7 @@ export function plan(input: PlanInput): Plan {
     if (input.onlyFaults === true && isRefresh(verdict))
       verdict = keep('RefreshDue', verdict.message, laterMs(now, idleMs));
     verdict = keeper.contain(artefact.name, () => heldByUnknown(at, verdict) ?? verdict, isStuck);
-    const needsClock = verdict.origin !== undefined && origins[verdict.origin].needsClock;
+    const needsClock = verdict.origin !== undefined && originTraits[verdict.origin].needsClock;
     if (distrust !== undefined && (needsClock || verdict.reason === distrust.reason))
       verdict = { ...verdict, action: 'blocked', ...distrust };
     const { leaves, ...decision } = verdict;

@@ -47,7 +47,7 @@ export function judgeRequested(at: Case<ResolvedTarget>): Verdict {
     const message = `${state}; a new one is requested with its key${when}`;
     return {
       ...renew({ ...at, fault: { reason: 'Expired', message } }, [], {}, 'request'),
-      asks: true,
+      obtains: 'request',
       leaves: nothing,
     };
   }

@@ -1,5 +1,5 @@
 // Holds back the consequences of a CA in files that is unknown to all leaves it should have signed
-// (unknown-authority.ts): two files put back would repair that, while reissued leaves would be foreign to every other
+// (gather-unknown.ts): two files put back would repair that, while reissued leaves would be foreign to every other
 // machine. A person decides which of the two is right. Pure.
 import type { ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { filesOf, isFile } from '../inventory/places.ts';

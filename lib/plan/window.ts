@@ -13,7 +13,7 @@ export interface RenewalWindow {
 }
 
 /** One occurrence of the window. `until` is the first moment after it. */
-export interface WindowTimes {
+interface WindowTimes {
   readonly from: Date;
   readonly until: Date;
 }

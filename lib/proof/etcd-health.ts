@@ -2,7 +2,6 @@
 // member's /health answers true only after a read that a quorum of the members has confirmed, and only while no alarm
 // is raised (etcd-io/etcd, server/etcdserver/api/etcdhttp/health.go). The member here returns the list of members
 // (api/v3rpc/member.go; over HTTP by the gateway, which --enable-grpc-gateway=false removes).
-import { request } from 'node:https';
 import { bounds } from '../bounds.ts';
 import type { Address } from '../address.ts';
 import { errorText, RecoveryError } from '../errors.ts';
@@ -123,7 +122,12 @@ async function problemOf(id: unknown, at: EtcdHealthOptions): Promise<string | u
 }
 
 /** Sends a request and returns the text of the answer. A body makes it a POST. */
-function answerOf({ host, port, ca, client, signal }: EtcdHealthOptions, path: string, body?: string): Promise<string> {
+async function answerOf(
+  { host, port, ca, client, signal }: EtcdHealthOptions,
+  path: string,
+  body?: string,
+): Promise<string> {
+  const { request } = await import('node:https'); // a run that finds nothing to prove need not load it
   const until = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
   const method = body === undefined ? 'GET' : 'POST';
   return new Promise((resolve, reject) => {

@@ -6,7 +6,7 @@
 // Nothing is sent over this connection, and no answer of the server is trusted.
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
-import { connect, type TLSSocket } from 'node:tls';
+import type { TLSSocket } from 'node:tls';
 import { isIP } from 'node:net';
 import type { Address } from '../address.ts';
 import type { Clock } from '../clock.ts';
@@ -100,6 +100,7 @@ export const servedChain = (options: Handshake): Promise<string> => withHandshak
 /** Throws when there is no answer. */
 async function withHandshake<T>(options: Handshake, read: (socket: TLSSocket) => T): Promise<T> {
   const { host, port, serverName, client, timeoutMs = 2_000, clock, signal } = options;
+  const { connect } = await import('node:tls'); // a run that finds nothing to prove need not load it
   const socket = connect({
     host,
     port,

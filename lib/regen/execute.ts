@@ -8,12 +8,13 @@ import type { Lock } from '../host/lock.ts';
 import type { IssuedPair, ResolvedArtefact, Resolved } from '../inventory/model.ts';
 import type { Issued } from '../issue/ingredients.ts';
 import { make } from '../issue/issue.ts';
+import { origins } from '../origin/origins.ts';
 import { algorithmText, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
 import { type ArtefactFacts, type Facts, usableCertificates } from '../plan/facts.ts';
 import type { Gathered } from '../plan/gather.ts';
-import { pairMaterial, type Sources } from '../plan/gather-offers.ts';
+import type { Sources } from '../plan/gather-offers.ts';
 import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
 import type { Material, Store } from '../store/store.ts';
@@ -68,7 +69,7 @@ export async function execute(execution: Execution): Promise<readonly StepResult
   for (const decision of plan.decisions) {
     const artefact = artefacts.get(decision.artefact);
     // Obtained between two passes, and then decided again.
-    if (decision.action !== 'renew' || decision.asks === true || artefact === undefined) continue;
+    if (decision.action !== 'renew' || decision.obtains !== undefined || artefact === undefined) continue;
     const before = decision.after.flatMap((name) => steps.get(name) ?? []);
     steps.set(
       artefact.name,
@@ -111,12 +112,11 @@ async function step({ artefact, decision, results, material, execution }: Step):
       keyFor(pair, algorithmOf(pair, execution, like), execution);
     const lost = (name: string): boolean => usableCertificates(gathered.facts.get(name)).length === 0;
     const { backups, signerCopies } = gathered;
-    const { origin, holder, becomes } = decision;
-    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, origin, holder, becomes };
+    const { origin = 'sign', holder, becomes } = decision;
     const { answer } = execution.sources?.get(artefact.name) ?? {};
-    const isBrought = origin === 'fetch' || origin === 'request';
-    const brought = isBrought && answer !== undefined && 'key' in answer ? answer : undefined;
-    const issued = brought === undefined ? await make(artefact, from) : pairMaterial(brought);
+    const obtained = answer !== undefined && 'key' in answer ? answer : undefined;
+    const from = { resolved, material, backups, takeKey, lost, now, signerCopies, holder, becomes, obtained };
+    const issued = await make(artefact, from, origins[origin].make);
     const seen = gathered.found.get(artefact.name) ?? 'absent';
     const { certificates: made, ...next } = issued;
     certificates = made;

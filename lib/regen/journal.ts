@@ -7,7 +7,8 @@ import { apiKinds } from '../kube/resources.ts';
 import { type LogEvent, type LogFields, Repeats, type Running } from '../log.ts';
 import { type Metrics, noMetrics } from '../metrics.ts';
 import type { Facts } from '../plan/facts.ts';
-import type { Decision, Origin } from '../plan/decision.ts';
+import { origins } from '../origin/origins.ts';
+import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
 import { leavingReasons } from '../plan/reasons.ts';
 import { locationText } from '../store/store.ts';
@@ -18,7 +19,7 @@ import { DailySummary, type Summary, summaryOf } from '../summary.ts';
 /** An artefact with the last decision about it. */
 export interface ArtefactReport extends Pick<
   Decision,
-  'artefact' | 'action' | 'reason' | 'message' | 'byHand' | 'asks'
+  'artefact' | 'action' | 'reason' | 'message' | 'byHand' | 'obtains'
 > {
   /** Outcome of the last attempt to renew it; undefined when there was none. */
   readonly outcome?: StepOutcome | undefined;
@@ -106,7 +107,7 @@ export class Journal {
       entry.logged = decision;
       const { action, reason, message } = decision;
       const fields = { ...fieldsOf(artefact), reason, message, recheckAt: decision.recheckAt.toISOString() };
-      if (decision.asks === true && (action !== 'renew' || !dryRun)) {
+      if (decision.obtains !== undefined && (action !== 'renew' || !dryRun)) {
         log.debug('rotation.blocked', fields); // decided again, once its source has answered
       } else if (action === 'renew') {
         log.info('rotation.decided', fields);
@@ -124,7 +125,7 @@ export class Journal {
     // Problems found by the first pass after the API's first answer have lasted since that answer.
     const isFirst = this.firstAnswerAt !== undefined && !this.#hasLooked;
     this.#hasLooked = this.firstAnswerAt !== undefined;
-    const count = decisions.filter(({ action, asks }) => action === 'renew' && asks !== true).length;
+    const count = decisions.filter(({ action, obtains }) => action === 'renew' && obtains === undefined).length;
     if (this.#recovery !== undefined || dryRun || count === 0) return;
     this.#recovery = { since: (isFirst ? this.firstAnswerAt : undefined) ?? clock.now(), writes: this.writes };
     log.info('recovery.started', { count });
@@ -154,7 +155,7 @@ export class Journal {
         const event = eventOf(artefact, decision);
         log[event === 'target.restored' ? 'warn' : 'info'](event, {
           ...fields,
-          message: toldOrigins.has(decision.origin) ? decision.message : undefined,
+          message: origins[decision.origin ?? 'sign'].logsMessage && decision.message,
           notBefore: facts?.notBefore.toISOString(),
           notAfter: facts?.notAfter.toISOString(),
           count: certificates?.length,
@@ -249,8 +250,8 @@ export class Journal {
   report(converged: boolean, gaveUp?: string): RegenReport {
     const artefacts = [...this.#entries].flatMap(([artefact, { decision, outcome, err, writes }]) => {
       if (decision === undefined) return [];
-      const { action, reason, message, byHand, asks } = decision;
-      return [{ artefact, action, reason, message, byHand, ...(asks && { asks }), outcome, err, writes }];
+      const { action, reason, message, byHand, obtains } = decision;
+      return [{ artefact, action, reason, message, byHand, ...(obtains && { obtains }), outcome, err, writes }];
     });
     return { converged, gaveUp, artefacts, writes: this.writes, summaryLoggedAt: this.#summary.loggedAt };
   }
@@ -260,21 +261,8 @@ function isPair({ kind }: ResolvedArtefact): boolean {
   return kind === 'signer' || kind === 'target';
 }
 
-/** Log event of a renewal by origin, where the kind of its artefact does not determine it. */
-const originEvents: Partial<Readonly<Record<Origin, LogEvent>>> = {
-  fetch: 'pair.fetched',
-  putBack: 'signer.restored',
-  sibling: 'signer.restored',
-  follow: 'signer.restored',
-  ownKey: 'signer.renewed',
-};
-/** Origins whose message names where the content comes from. */
-const toldOrigins: ReadonlySet<Origin | undefined> = new Set(['fetch', 'follow', 'ownKey'] as const);
-
-const eventOf = ({ kind }: ResolvedArtefact, { origin = 'sign' }: Decision): LogEvent => {
-  if (kind === 'target' && origin === 'putBack') return 'target.restored';
-  return (kind === 'external' ? undefined : originEvents[origin]) ?? renewals[kind][0];
-};
+const eventOf = ({ kind }: ResolvedArtefact, { origin = 'sign' }: Decision): LogEvent =>
+  origins[origin].events?.[kind] ?? renewals[kind][0];
 
 /**
  * Report of a renewal: the log event, and the reason of its Event as library-go names it, which has none for a copy.

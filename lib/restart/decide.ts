@@ -20,6 +20,7 @@ import { isOfSession } from '../host/systemd.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import { hasKubelet, isFile } from '../inventory/places.ts';
 import type { Lease } from '../kube/leases.ts';
+import type { Means } from './restart.ts';
 
 /** A component that reads credentials on disk once, at its start. */
 export interface Component {
@@ -146,6 +147,8 @@ export interface PodSituation {
   readonly hasShortBackOff: boolean;
   /** Path of the pod's manifest, where mounted. */
   readonly manifest: string | undefined;
+  /** Hash of its inputs, for the manifest. */
+  readonly hash: string;
 }
 
 /** `RestartNeeded`: this program does not restart it. */
@@ -154,13 +157,13 @@ export type CannotReason = 'RestartNeeded' | 'UptimeUnknown' | 'ProcessNotVisibl
 export type RestartVerdict =
   /** All of its processes have started since the change. */
   | { readonly kind: 'none' }
-  | { readonly kind: 'signal'; readonly due: readonly ProcessId[]; readonly message: string }
-  | { readonly kind: 'rewriteManifest'; readonly due: readonly ProcessId[]; readonly manifest: string }
+  /** Restarted by the first of the means that has an effect. */
+  | { readonly kind: 'restart'; readonly due: readonly ProcessId[]; readonly means: readonly Means[] }
   | { readonly kind: 'cannot'; readonly reason: CannotReason; readonly message: string };
 
 /** Verdict on a component in our pod. A signal is the quickest way, unless the kubelet holds the container back. */
 export function judgeRestart(situation: PodSituation): RestartVerdict {
-  const { component, processes, uptimeSeconds, writtenSeconds, hasShortBackOff, manifest } = situation;
+  const { component, processes, uptimeSeconds, writtenSeconds, hasShortBackOff, manifest, hash } = situation;
   const cannot = (reason: CannotReason, why: string): RestartVerdict => ({
     kind: 'cannot',
     reason,
@@ -180,13 +183,14 @@ export function judgeRestart(situation: PodSituation): RestartVerdict {
   if (older.length === 0) return { kind: 'none' };
   const ran = Math.floor(uptimeSeconds - Math.max(...older.map(startedSeconds)));
   const message = `SIGTERM to process ${older.map(({ pid }) => pid).join(', ')}, which ran ${ran} s`;
-  if (ran > backOffForgottenSeconds || hasShortBackOff) return { kind: 'signal', due: older, message };
-  if (manifest !== undefined) return { kind: 'rewriteManifest', due: older, manifest };
-  return { kind: 'signal', due: older, message: `${message}: ${heldBack}` };
+  const isQuick = ran > backOffForgottenSeconds || hasShortBackOff;
+  const signal = { by: 'signal', processes: older, why: isQuick ? message : `${message}: ${heldBack}` } as const;
+  const rewrite = isQuick || manifest === undefined ? [] : [{ by: 'manifest', path: manifest, hash } as const];
+  return { kind: 'restart', due: older, means: [...rewrite, signal] };
 }
 
 /** A late restart is better than none. */
-export const heldBack =
+const heldBack =
   'the kubelet holds back a container that ran less than 10 minutes, for 10 s up to 5 minutes; configure ' +
   'syncer.manifestsDir, or a short crashLoopBackOff.maxContainerRestartPeriod and syncer.shortBackOff';
 
@@ -229,6 +233,18 @@ export function secondsOfChange({ since, changedAt, now, uptimeSeconds, observed
 export function inputsHash(inputs: ReadonlyMap<string, string>): string {
   const sorted = [...inputs].toSorted(([a], [b]) => (a < b ? -1 : 1));
   return createHash('sha256').update(JSON.stringify(sorted)).digest('hex');
+}
+
+/**
+ * Verdict on a kubelet that is known by its unit alone. A kubelet that runs, or waits for its next start, has read
+ * former content; a kubelet that is about to start reads the new content, and a kubelet that the administrator has
+ * stopped stays stopped. `state`: as systemd reports it, `activating/auto-restart`; undefined where systemd did not
+ * answer. `keep` leaves the marker to the next run that restarts.
+ */
+export function judgeUnit(state: string | undefined, restarts: boolean): 'restart' | 'keep' | 'forget' {
+  if (state === undefined) return 'keep';
+  if (!/^(?:active|failed|reloading)\/|^activating\/auto-restart/.test(state)) return 'forget';
+  return restarts ? 'restart' : 'keep';
 }
 
 /**

@@ -9,7 +9,6 @@ import type { Log } from '../log.ts';
 import { backoffMs, poll, Wake } from '../retry.ts';
 import {
   type CannotReason,
-  heldBack,
   inputsHash,
   isSameProcess,
   judgeRestart,
@@ -17,8 +16,8 @@ import {
   secondsOfChange,
   type WrittenInput,
 } from './decide.ts';
-import { rewriteManifest } from './manifest.ts';
-import { processesInPod, terminate } from './processes.ts';
+import { processesInPod } from './processes.ts';
+import { restart } from './restart.ts';
 import type { MachineLease } from './machine-lease.ts';
 
 /** Change of files that the component reads at its start only, whole on disk. */
@@ -176,7 +175,7 @@ export class PodRestarter {
 
   /** Undefined when every process has started since the newest change. */
   async #attempt(): Promise<Failure | undefined> {
-    const { component, isApiReady, lease } = this.#options;
+    const { component, isApiReady, lease, signal } = this.#options;
     const first = this.#judge();
     if (first.kind === 'cannot') return first;
     if (first.kind === 'none') {
@@ -194,7 +193,8 @@ export class PodRestarter {
       const verdict = this.#judge(); // it may have been restarted while we waited for the Lease
       if (verdict.kind === 'none') return undefined;
       if (verdict.kind === 'cannot') return verdict;
-      const message = await this.#restart(verdict);
+      const advice = 'this program must run as the same user, in the pod of the component';
+      const message = await restart(verdict.means, { component, advice, log: this.#log, signal });
       mustRelease = false; // the next machine waits until this one is back
       const successor = await this.#comesBack(verdict.due);
       mustRelease = successor !== undefined;
@@ -215,44 +215,8 @@ export class PodRestarter {
       writtenSeconds: Math.max(...[...this.#inputs.values()].map((input) => input.writtenSeconds)),
       hasShortBackOff,
       manifest,
+      hash: inputsHash(new Map([...this.#inputs].map(([artefact, { digest }]) => [artefact, digest]))),
     });
-  }
-
-  /** Returns a description of the restart. */
-  async #restart(verdict: RestartVerdict & { kind: 'signal' | 'rewriteManifest' }): Promise<string> {
-    const { component } = this.#options;
-    const why = verdict.kind === 'signal' ? verdict.message : await this.#annotate(verdict.manifest);
-    if (why === undefined) return `manifest "${(verdict as { manifest: string }).manifest}" was rewritten`;
-    for (const one of verdict.due) {
-      terminate(one, (state, cause) => {
-        const wanted = 'this program must run as the same user, in the pod of the component';
-        return new RecoveryError('WriteFailed', `Cannot restart ${component}: ${state}; ${wanted}`, { cause });
-      });
-    }
-    return why;
-  }
-
-  /** Undefined when the kubelet will replace the pod; otherwise why a signal must do. */
-  async #annotate(path: string): Promise<string | undefined> {
-    const { component } = this.#options;
-    const hash = inputsHash(new Map([...this.#inputs].map(([artefact, { digest }]) => [artefact, digest])));
-    let outcome;
-    try {
-      outcome = await rewriteManifest({ path, component, hash });
-    } catch (err) {
-      const code = isCode(err, 'ReadFailed', 'MaterialInvalid') ? err.code : 'WriteFailed';
-      this.#log.warn('restart.failed', { path, code, err: errorText(err) });
-      return `SIGTERM, because the manifest cannot be rewritten: ${heldBack}`;
-    }
-    if (outcome === 'conflict') {
-      const message = `Cannot write manifest "${path}": it has just been written by another; looking again`;
-      throw new RecoveryError('WriteFailed', message);
-    }
-    // A manifest that has this hash already (contents came back) replaces no pod.
-    if (outcome === 'unchanged') return `SIGTERM: ${heldBack}`;
-    const message = 'manifest rewritten; the kubelet replaces the pod, and this process';
-    this.#log.info('restart.done', { path, message });
-    return undefined;
   }
 
   /** The new process, once the API server is ready again; undefined when the signal aborts. Throws ProofFailed. */

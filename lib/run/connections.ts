@@ -9,6 +9,7 @@ import { type Address, serverAddress } from '../address.ts';
 import type { Breakers } from '../kube/circuit-breaker.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Credentials } from '../kubeconfig/credentials.ts';
+import type { Connect } from '../origin/obtaining.ts';
 import { createApiStore } from '../store/api-store.ts';
 import { locationText, type Store, createStore } from '../store/store.ts';
 import { type Clock, systemClock } from '../clock.ts';
@@ -52,6 +53,12 @@ export async function connect(
     breakers,
   });
 }
+
+/** Connects a single run to any cluster. */
+export const connectorOf =
+  (connecting: Omit<Connecting, 'config'>): Connect =>
+  (kubeconfig, { tlsServerNameOverride, ...as }) =>
+    connect(kubeconfig, { ...connecting, ...as, config: { once: true, tlsServerNameOverride } });
 
 /** The process of a command. */
 interface CommandProcess {

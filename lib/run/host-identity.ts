@@ -3,8 +3,7 @@
 // certificates (cluster-life.ts), and what everybody joins by (publish-authority.ts). `init host` grants it.
 import { isCode } from '../errors.ts';
 import { isStaticPod } from '../components.ts';
-import type { Resolved } from '../inventory/model.ts';
-import { leaderLeases } from '../inventory/leader-leases.ts';
+import type { Artefact, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { issueHostCredentials } from '../issue/host-credential.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { OtherClock } from '../plan/clock-rules.ts';
@@ -81,4 +80,14 @@ export function clocksAskedAs(
   if (asHost === undefined || leases.length === 0) return undefined;
   return (signal) =>
     asHost((connection) => createOtherClocks({ connection, leases, hostName, clock })(signal)).catch(() => []);
+}
+
+/** The leader-election Leases of a control plane, each once: those whose renewal proves the use of an artefact. */
+export function leaderLeases(
+  artefacts: readonly (Artefact | ResolvedArtefact)[],
+): readonly { readonly namespace: string; readonly name: string }[] {
+  const named = artefacts.flatMap(({ readers }) =>
+    readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : [])),
+  );
+  return [...new Map(named.map(({ namespace, name }) => [`${namespace}/${name}`, { namespace, name }])).values()];
 }

@@ -8,7 +8,7 @@ import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { RunState } from '../host/state.ts';
 import { applyManifests } from '../install/apply.ts';
 import { missingRights } from '../install/missing-rights.ts';
-import { allDirectories } from '../inventory/located.ts';
+import { allDirectories } from '../inventory/places.ts';
 import { nextCommand } from '../next-command.ts';
 import type { Store } from '../store/store.ts';
 import { hostsGroup, hostUser } from '../well-known.ts';

@@ -1,11 +1,14 @@
 // The repair of one run: a pass of regen over the artefacts of this cluster and this host, with all its collaborators.
+import { steadyMs } from '../clock.ts';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { isCode } from '../errors.ts';
 import { lockHost, refuseBesideKubeadm } from '../host/sole-writer.ts';
-import { leaderLeases } from '../inventory/leader-leases.ts';
+import { RunState } from '../host/state.ts';
+import { defaultDirectory, hostLayout, workerTokenFile } from '../install/layout.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { fileDirectories, isObtained } from '../inventory/places.ts';
 import { createKeyPool } from '../pki/key-pool.ts';
+import type { Obtaining } from '../origin/obtaining.ts';
 import type { Sources } from '../plan/gather-offers.ts';
 import type { RegenReport } from '../regen/journal.ts';
 import type { Boot } from '../regen/judge-lease.ts';
@@ -15,8 +18,8 @@ import { releaseStaleLeases } from '../regen/stale-leases.ts';
 import type { RestartOutcome } from '../restart/host-restarts.ts';
 import type { Store } from '../store/store.ts';
 import { defaultKeyAlgorithm } from '../well-known.ts';
-import { namesInApi, storeOf } from './connections.ts';
-import { type AsHost, clocksAskedAs, type HostIdentity } from './host-identity.ts';
+import { connectorOf, namesInApi, storeOf } from './connections.ts';
+import { type AsHost, clocksAskedAs, type HostIdentity, leaderLeases } from './host-identity.ts';
 import { createHostRestarts, type HostRestarts } from './host-restart.ts';
 import { createUnitRestarts } from './unit-restart.ts';
 import { clockFactsFor, type Connected, type Runtime } from './runtime.ts';
@@ -40,8 +43,8 @@ export interface RegenRun {
   /** The time in the note `summary` when the run began. */
   summaryNotedAt: Date | undefined;
   sources: Sources | undefined;
-  /** Entries whose sources were fetched from in this run: each once. */
-  readonly fetched: Set<string>;
+  /** Entries whose content was requested elsewhere in this run: each once. */
+  readonly obtained: Set<string>;
   report: RegenReport;
   outcomes: readonly RestartOutcome[];
   /** A message for each failed restart, and for each file whose use is not proven. */
@@ -59,11 +62,31 @@ export function restartsOf(run: RegenRun): HostRestarts {
   return run.restarts;
 }
 
-/** Whether certificates here are obtained from the API of the cluster. */
-export const obtains = ({ resolved }: Pick<RegenRun, 'resolved'>): boolean => resolved.artefacts.some(isObtained);
-
-/** Whether all are: this machine has no key of a CA, and only its kubelet. */
+/** Whether all certificates here are obtained from the cluster: there is no key of a CA, and only a kubelet. */
 export const isWithoutKey = ({ resolved }: Pick<RegenRun, 'resolved'>): boolean => resolved.artefacts.every(isObtained);
+
+const usualWaitMs = 40_000;
+const usualTokenFile = workerTokenFile(hostLayout(defaultDirectory));
+
+export function obtainingOf({ mode, runtime, resolved, disk: store, report, beganMs }: RegenRun): Obtaining {
+  const { config, clock, log, signal, dryRun } = runtime;
+  const { tokenFile = usualTokenFile, waitMs = usualWaitMs } = mode.obtaining ?? {};
+  return {
+    resolved,
+    store,
+    sources: mode.sources,
+    tokenFile,
+    tlsServerNameOverride: config.tlsServerNameOverride,
+    purpose: dryRun ? 'dryRun' : 'run',
+    notes: new RunState(mode.lockDir),
+    isUrgent: (name) => report.artefacts.some(({ artefact, action }) => artefact === name && action !== 'keep'),
+    leftMs: () => Math.max(0, waitMs - 1000 * Math.floor((steadyMs(clock) - beganMs) / 1000)),
+    connect: connectorOf({ clock, log, signal }),
+    clock,
+    log,
+    signal,
+  };
+}
 
 /** Started by a person or a program, not by a unit. */
 export const isByHand = ({ runtime: { once, dryRun, isOfUnit } }: RegenRun): boolean =>
@@ -118,7 +141,7 @@ export async function repairFetched(run: RegenRun): Promise<RegenReport> {
     const { message } = err;
     run.runtime.log.warn('pair.failed', { err: message, code: err.code });
     const left = before.artefacts.map((one) =>
-      one.asks === true && one.action === 'renew' ? ({ ...one, action: 'blocked', message } as const) : one,
+      one.obtains !== undefined && one.action === 'renew' ? ({ ...one, action: 'blocked', message } as const) : one,
     );
     return { ...before, artefacts: left };
   }

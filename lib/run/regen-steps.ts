@@ -4,15 +4,16 @@ import { steadyMs } from '../clock.ts';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { addressGone, addressesNow } from '../host/own-address.ts';
 import { RunState } from '../host/state.ts';
-import { leaderLeases } from '../inventory/leader-leases.ts';
+import { obtain, sourcesOf } from '../origin/obtain.ts';
 import { releaseAfterBoot } from '../regen/boot-leases.ts';
+import type { RegenReport } from '../regen/journal.ts';
 import { observeBoot } from '../regen/stale-leases.ts';
 import { type UnmetCondition, unmetConditions } from '../regen/unmet.ts';
 import { waitAtMost } from '../retry.ts';
 import { createDiskStore } from '../store/disk-store.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
-import { hostIdentity } from './host-identity.ts';
-import { isByHand, isWithoutKey, obtains, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
+import { hostIdentity, leaderLeases } from './host-identity.ts';
+import { isByHand, isWithoutKey, obtainingOf, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
 import { type Connected, type Runtime, storeReports } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
 
@@ -23,22 +24,19 @@ const isLast = (run: RegenRun): boolean => isSingle(run) && run.mode.restart;
 /** Runs of units log once a day and boot the state of all artefacts. */
 const keepsNote = (run: RegenRun): boolean => isSingle(run) && !isByHand(run);
 const hasLogged = ({ report, summaryNotedAt }: RegenRun): boolean => report.summaryLoggedAt !== summaryNotedAt;
-/** Sources in the configuration, besides what a machine without a key obtains. */
-const isConfigured = ({ mode }: RegenRun): boolean => Object.keys(mode.sources).length > 0;
-const hasSources = (run: RegenRun): boolean =>
-  (run.runtime.once || run.runtime.dryRun) && (isConfigured(run) || (obtains(run) && !run.runtime.dryRun));
-/** Entries whose sources are to be fetched from, and were not in this run: first the CAs, without which none answers. */
-function wanted({ report, fetched, resolved }: RegenRun): readonly string[] {
-  const names = report.artefacts.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
-  const left = names.filter((name) => !fetched.has(name));
-  const authorities = left.filter((name) => resolved.artefacts.find((one) => one.name === name)?.kind === 'external');
+/** Entries whose content is still to be obtained: first the CAs, without which no API server can be verified. */
+function wanted({ report, obtained, resolved }: RegenRun): RegenReport['artefacts'] {
+  const left = report.artefacts.filter(({ artefact, obtains }) => obtains !== undefined && !obtained.has(artefact));
+  const isAuthority = (name: string): boolean =>
+    resolved.artefacts.some((one) => one.name === name && one.kind === 'external');
+  const authorities = left.filter(({ artefact }) => isAuthority(artefact));
   return authorities.length > 0 ? authorities : left;
 }
 
 /** A step that reads an API server and that no repair needs. */
 const optional = { limitMs: 180_000, onFailure: 'report' } as const;
 
-export const regenSteps: readonly Step<RegenRun>[] = [
+const regenSteps: readonly Step<RegenRun>[] = [
   {
     name: 'life of certificates',
     onFailure: 'stop',
@@ -52,10 +50,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     async run(run) {
       const { mode } = run;
       if (keepsNote(run)) run.summaryNotedAt = (await new RunState(mode.lockDir).getText('summary'))?.at;
-      if (!hasSources(run)) return;
-      const configured = isConfigured(run) ? await (await import('./other-clusters.ts')).sourcesOf(mode) : [];
-      const obtained = obtains(run) ? await (await import('./obtain.ts')).askedBefore(run.resolved, mode.lockDir) : [];
-      run.sources = new Map([...configured, ...obtained]);
+      if (run.runtime.once || run.runtime.dryRun) run.sources = await sourcesOf(obtainingOf(run));
     },
   },
   {
@@ -66,22 +61,17 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     },
   },
   {
-    name: 'fetch from sources',
-    when: (run) => hasSources(run) && wanted(run).length > 0,
+    name: 'content from other places',
+    when: (run) => run.sources !== undefined,
     onFailure: 'stop',
-    // Artefacts that this machine can make itself came first, and no lock is held while its sources are fetched from.
+    // Artefacts that this machine can make itself came first, and no lock is held meanwhile.
     async run(run) {
-      const { mode, runtime } = run;
-      // What one answer has repaired may be needed to ask for the next: a CA, for a request.
-      for (let names = wanted(run); names.length > 0; names = wanted(run)) {
-        for (const name of names) run.fetched.add(name);
-        const { dryRun } = runtime;
-        const answers = isConfigured(run)
-          ? await (await import('./other-clusters.ts')).askSources({ ...mode, dryRun }, names, runtime)
-          : [];
-        const asks = obtains(run) && !dryRun;
-        const obtained = asks ? await (await import('./obtain.ts')).obtain(run, names) : [];
-        run.sources = new Map([...(run.sources ?? []), ...answers, ...obtained]);
+      // What one answer has repaired may be needed to request the next: a CA, for a certificate.
+      for (let open = wanted(run); open.length > 0; open = wanted(run)) {
+        for (const { artefact } of open) run.obtained.add(artefact);
+        const answers = await obtain(open, obtainingOf(run));
+        if (answers.size === 0) continue;
+        run.sources = new Map([...(run.sources ?? []), ...answers]);
         run.report = await repairFetched(run);
       }
     },
@@ -171,8 +161,8 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     when: (run) => isLast(run) && Object.keys(run.mode.deliveries).length > 0,
     ...optional,
     async run(run, signal) {
-      const { deliverFromHere } = await import('./other-clusters.ts');
-      await deliverFromHere(run.mode, restartsOf(run).store, { ...run.runtime, resolved: run.resolved, signal });
+      const { deliverPairs } = await import('./deliver.ts');
+      await deliverPairs(run.mode, restartsOf(run).store, { ...run.runtime, resolved: run.resolved, signal });
     },
   },
   {
@@ -182,7 +172,7 @@ export const regenSteps: readonly Step<RegenRun>[] = [
     async run(run, signal) {
       const notAfter = await restartsOf(run).servedNotAfter();
       if (notAfter === undefined) return;
-      const { keepMachineExpiry } = await import('./other-clusters.ts');
+      const { keepMachineExpiry } = await import('./machine-expiry.ts');
       await keepMachineExpiry(run.mode, notAfter, { ...run.runtime, signal });
     },
   },
@@ -227,7 +217,7 @@ export async function runRegenMode(
     summaryNotedAt: undefined,
     beganMs: steadyMs(clock),
     sources: undefined,
-    fetched: new Set(),
+    obtained: new Set(),
     report: { converged: false, artefacts: [], writes: 0 },
     outcomes: [],
     unproven: [],

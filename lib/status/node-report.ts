@@ -5,13 +5,13 @@ import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import {
   type ArtefactFacts,
   certificatesOf,
+  displayedCertificate,
   type Facts,
   isClosed,
-  displayedCertificate,
+  precedenceText,
   usableCertificates,
 } from '../plan/facts.ts';
 import { otherIdentity } from '../inventory/fitness.ts';
-import { precedenceText } from '../plan/first-certificate.ts';
 import {
   classOf,
   datesOf,

@@ -1,23 +1,11 @@
 // Future of a row in the words of `status`: how a renewal is made, and the decision when a working artefact expires. No
 // rule of its own: the plan is made for that time. Pure.
-import type { Decision, Origin } from '../plan/decision.ts';
+import { type Decision, type Origin, originTraits } from '../plan/decision.ts';
 import type { Replan } from '../plan/plan.ts';
 
-/** Texts for the origin of renewed content. */
-const renewals = {
-  sign: 'reissued',
-  ownKey: 'renewed with its own key',
-  follow: 'replaced by its successor',
-  putBack: 'put back',
-  sibling: 'put back',
-  authority: 'given the new CA',
-  fetch: 'brought from its source',
-  request: 'requested with its key',
-} as const satisfies Readonly<Record<Origin, string>>;
+export type Renewal = (typeof originTraits)[Origin]['done'];
 
-export type Renewal = (typeof renewals)[Origin];
-
-export const renewalOf = ({ origin = 'sign' }: Decision): Renewal => renewals[origin];
+export const renewalOf = ({ origin = 'sign' }: Decision): Renewal => originTraits[origin].done;
 
 /** Decision at a later time about an artefact that is kept until then. */
 export interface Outlook extends Pick<Decision, 'action' | 'reason' | 'byHand'> {

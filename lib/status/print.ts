@@ -1,5 +1,6 @@
 // Reports of `status` as text. Tables in the form of `kubeadm certs check-expiration`: for a kubeadm machine its two
 // byte for byte, then ours; for objects in the API our columns after kubeadm's. Pure.
+import type { FlagsOf } from '../config/flags.ts';
 import { webhookText } from '../webhooks/intercepting.ts';
 import { batchMs } from '../plan/ahead-rules.ts';
 import { programText } from '../program.ts';
@@ -12,10 +13,8 @@ import { groupsOf, type StatusClass, type StatusReport, type StatusRow } from '.
 import { readersTable } from './readers-table.ts';
 import { nodeInfo, objectInfo, structured, type StatusFormat } from './structured.ts';
 
-/** How a report is shown. */
-export interface StatusView {
-  readonly output: StatusFormat;
-}
+/** How a report is shown: the flags of `status`. */
+type StatusView = Omit<FlagsOf<'status'>, 'output' | 'at'> & { readonly output: StatusFormat };
 
 /** Report of objects in the API. */
 export function renderStatus(status: StatusReport, { output: format }: StatusView): string {

@@ -10,7 +10,7 @@ import { gather } from '../plan/gather.ts';
 import { type Sources, understandOffers } from '../plan/gather-offers.ts';
 import { type Plan, plan, replanOf } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
-import type { PlanInput, RenewalPolicy } from '../plan/decision.ts';
+import type { Decision, PlanInput, RenewalPolicy } from '../plan/decision.ts';
 import type { Prove } from '../proof/prove.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { type Entries, type Found, type Store } from '../store/store.ts';
@@ -86,7 +86,7 @@ interface NodeOptions extends Pick<
   readonly isRoot?: boolean;
   /** Places outside this program for pairs that cannot be made here, and a function that polls some of them. */
   readonly sources?:
-    { readonly places: Sources; readonly ask: (names: readonly string[]) => Promise<Sources> } | undefined;
+    { readonly places: Sources; readonly ask: (decisions: readonly Decision[]) => Promise<Sources> } | undefined;
   /** Components that run with a former CA, and who must restart them. */
   readonly stale?: readonly string[];
   readonly former?: readonly FormerFile[];
@@ -100,8 +100,8 @@ async function sourcesAsked(
   sources: NodeOptions['sources'],
 ): Promise<Sources | undefined> {
   if (sources === undefined) return undefined;
-  const wanted = planOf(sources.places).decisions.flatMap(({ artefact, asks }) => (asks === true ? [artefact] : []));
-  return wanted.length === 0 ? sources.places : sources.ask(wanted);
+  const wanted = planOf(sources.places).decisions.filter(({ obtains }) => obtains !== undefined);
+  return new Map([...sources.places, ...(await sources.ask(wanted))]);
 }
 
 /** Throws ReadFailed where a user other than root requests root's files. */

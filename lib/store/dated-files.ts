@@ -3,8 +3,10 @@
 // superseded file stays, as with the kubelet; of all older files the newest are kept.
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path';
 import { systemCode } from '../errors.ts';
-import { type Disk, onPath, unlessAbsent } from '../disk/disk.ts';
+import { type Disk, onPath, realDisk, unlessAbsent } from '../disk/disk.ts';
 import { temporaryName } from '../disk/files.ts';
+import type { Location } from '../inventory/model.ts';
+import { type Found, type Store, verifyMaterial } from './store.ts';
 
 export interface Link {
   readonly path: string;
@@ -104,7 +106,7 @@ async function datedNames(disk: Disk, link: Link): Promise<readonly string[]> {
  * Dated files of a path that may be such a link: none where it is a plain file, or where the directory cannot be
  * listed.
  */
-export async function datedBeside(
+async function datedBeside(
   disk: Disk,
   file: string,
 ): Promise<{ readonly directory: string; readonly names: readonly string[] }> {
@@ -124,4 +126,29 @@ export async function pruneDated(disk: Disk, link: Link, present: string): Promi
   } catch (err) {
     if (systemCode(err) === undefined) throw err; // the new file is in place: this is no failure of the write
   }
+}
+
+/**
+ * The newest whole pair of the dated files next to a combined file; undefined: none. A power loss while the kubelet takes
+ * a new certificate leaves its link dangling, or pointing to an empty file: client-go does not sync the file (Update).
+ */
+export async function earlierPair(
+  location: Location,
+  store: Pick<Store, 'read'>,
+  signal: AbortSignal,
+): Promise<Found | undefined> {
+  if (location.kind !== 'combinedPem') return undefined;
+  const { directory, names } = await datedBeside(realDisk, location.file);
+  for (const name of names) {
+    const dated = { ...location, file: join(directory, name) };
+    try {
+      const there = await store.read(dated, signal);
+      if (there === undefined) continue;
+      verifyMaterial(dated, there);
+      return there;
+    } catch {
+      // Another dated file may be whole.
+    }
+  }
+  return undefined;
 }

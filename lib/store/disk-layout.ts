@@ -1,5 +1,6 @@
 // An artefact of this host as files: their paths, their content, and the changes for new entries. One layout for each
 // kind of location. Layouts compute; callers pass in the disk calls, or make them from the results.
+import { basename } from 'node:path';
 import type { Entries, Found } from './store.ts';
 
 /** Present state of a file of an artefact. */
@@ -47,3 +48,31 @@ export interface Layout {
 
 export const bytesOf = (parts: readonly Part[], role: string): Uint8Array | undefined =>
   parts.find((part) => part.role === role)?.bytes;
+
+const unseenRole = 'other-';
+
+/**
+ * The layout with the files of the changes among those that it reads: a backup of a kubeconfig, or the inventory, names
+ * other files for its credentials than the present document. They are read and backed up like the present files, and
+ * their content may be foreign.
+ */
+export function lookingAt(layout: Layout, changes: readonly Change[]): Layout {
+  return {
+    ...layout,
+    async look(read) {
+      const parts = await layout.look(read);
+      const isSeen = (file: string): boolean => parts.some((part) => part.file === file && part.foreign !== true);
+      const unseen = changes.filter(({ file }) => !isSeen(file));
+      const seen = unseen.map(async ({ file }, at) => ({
+        role: `${unseenRole}${at}-${basename(file).slice(0, 100)}`,
+        file,
+        bytes: await read(file),
+      }));
+      return [...parts, ...(await Promise.all(seen))];
+    },
+  };
+}
+
+/** Parts that only the changes name. */
+export const unseenParts = (parts: readonly Part[]): readonly Part[] =>
+  parts.filter((part) => part.role.startsWith(unseenRole));

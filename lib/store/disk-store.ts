@@ -15,19 +15,15 @@ import { systemClock } from '../clock.ts';
 import { attempt, type Disk, hintOf, onPath, realDisk, together, unlessAbsent } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
-import type { DiskLocation, Endpoints, Location, LocationOf } from '../inventory/model.ts';
+import type { DiskLocation, Endpoints, Location } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { BackupDirectory, type Files, type Owners } from './backup-directory.ts';
-import type { Change, Layout, Part } from './disk-layout.ts';
+import { type Change, type Layout, lookingAt, type Part, unseenParts } from './disk-layout.ts';
 import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './disk-replace.ts';
-import { keyFilesLayout } from './key-files.ts';
 import { bothRoles, requireOwn } from './others-content.ts';
-import { lookingAt, unseenParts } from './unseen-files.ts';
-import { kubeconfigLayout } from './kubeconfig.ts';
-import { combinedPemLayout, pemFilesLayout } from './pem-files.ts';
-import { type Owner, refuseFilesOfOthers, refuseOneFile } from './shared-files.ts';
+import { layoutOf } from './layouts.ts';
+import { inTurn, type Owner, refuseFilesOfOthers, refuseOneFile } from './shared-files.ts';
 import { locationText, verifyMaterial, type Found, type Store } from './store.ts';
-import { inTurn } from './turns.ts';
 import { filesOf, isFile, pathOf } from '../inventory/places.ts';
 import { certificateKey } from '../inventory/content.ts';
 
@@ -112,7 +108,7 @@ export function artefactAt(
   location: DiskLocation,
   { disk = realDisk, backupDir, endpoints }: ArtefactOptions,
 ): DiskArtefact {
-  const layout = (layouts[location.kind] as (at: DiskLocation, known?: Endpoints) => Layout)(location, endpoints);
+  const layout = layoutOf(location, endpoints);
   const isUsable = (files: Files): boolean => canBeUnderstood(location, layout, files);
   const path = pathOf(location);
   const backups = backupDir === undefined ? undefined : new BackupDirectory({ disk, backupDir, path, isUsable });
@@ -261,16 +257,6 @@ function canBeUnderstood(location: DiskLocation, layout: Layout, files: Files): 
 
 /** The entry whose certificate determines how long an artefact is valid. */
 export const certificateEntry = (location: DiskLocation): string => filesOf(location)[0]?.entry ?? certificateKey;
-
-const layouts: {
-  readonly [Kind in DiskLocation['kind']]: (location: LocationOf<Kind>, endpoints?: Endpoints) => Layout;
-} = {
-  pemPair: pemFilesLayout,
-  pemFile: pemFilesLayout,
-  combinedPem: combinedPemLayout,
-  kubeconfig: kubeconfigLayout,
-  keyFiles: keyFilesLayout,
-};
 
 function diskLocation(location: Location): DiskLocation {
   if (isFile(location)) return location;

@@ -15,7 +15,7 @@ import type { Endpoints, LocationOf } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { editYaml, toYaml, yamlText } from '../yaml.ts';
 import { issuedHere } from '../pki/issued-here.ts';
-import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './pem-files.ts';
+import { certificateFile, entryIn, holdsCertificate, holdsKey, putTogether } from './pem-blocks.ts';
 import { credentialsOfOthers } from './others-content.ts';
 import { bytesOf, type Change, type Layout, type Part, type ReadFile, type Understood } from './disk-layout.ts';
 import { authorityKey, type Entries, locationText } from './store.ts';

@@ -16,7 +16,7 @@ import {
   lookAt,
   replaceParts,
 } from './disk-store.ts';
-import { lookingAt, unseenParts } from './unseen-files.ts';
+import { lookingAt, unseenParts } from './disk-layout.ts';
 import { bothRoles, requireOwn } from './others-content.ts';
 import type { BackupDirectory, Files } from './backup-directory.ts';
 import { type Entries, locationText, verifyMaterial } from './store.ts';

@@ -1,13 +1,16 @@
 // Files that are links sometimes lead to files of another artefact: a leaf that is a link to its CA, a key that is a
 // link to sa.key. Content written there would be lost for its owner, and two artefacts would overwrite each other for
 // ever. Two artefacts that are one whole pair, file by file, are so by an administrator's decision. Certificate and key
-// that are one file by links would each replace the other.
+// that are one file by links would each replace the other. Writes of this process to one file take turns: the preparation
+// of a write removes leftovers of killed runs next to the file, and must not remove a file that another write has just
+// put there.
 import { basename } from 'node:path';
 import type { Disk } from '../disk/disk.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Artefact, DiskLocation } from '../inventory/model.ts';
 import { fileKinds } from '../inventory/location-kinds.ts';
 import { filesOf, isFile } from '../inventory/places.ts';
+import { finalTarget } from './dated-files.ts';
 import type { Placement } from './disk-replace.ts';
 import { locationText } from './store.ts';
 
@@ -18,7 +21,7 @@ export type Owner = Pick<Artefact, 'name' | 'kind' | 'location'>;
 const serviceAccountFiles: ReadonlySet<string> = new Set(['sa.key', 'sa.pub']);
 
 /** Final target of links; the path itself where they cannot be followed: no component reads a file that way either. */
-export const realFile = (disk: Disk, file: string): Promise<string> => disk.realpath(file).catch(() => file);
+const realFile = (disk: Disk, file: string): Promise<string> => disk.realpath(file).catch(() => file);
 
 /** Throws WriteFailed where certificate and key of a pair are the same file: it would hold only either. */
 export async function refuseOneFile(
@@ -78,5 +81,26 @@ export async function refuseFilesOfOthers(
     if (isWhole && isSigner === (owner.kind === 'signer')) continue;
     const taken = placements.find(({ file }) => theirs.includes(file));
     if (taken !== undefined) refuse(taken.change.file, taken.file, owner.name);
+  }
+}
+
+/** End of the last write that has taken its turn, by file. */
+const turns = new Map<string, Promise<void>>();
+
+/** Runs `work` once no other write of this process uses any of these files. */
+export async function inTurn<T>(disk: Disk, files: readonly string[], work: () => Promise<T>): Promise<T> {
+  // An absent file is identified by the target of its link.
+  const targets = files.map(async (file) => realFile(disk, await finalTarget(disk, file).catch(() => file)));
+  const keys = [...new Set(await Promise.all(targets))];
+  // All turns are taken in one step, so no writes wait for each other in a circle.
+  const before = keys.flatMap((key) => turns.get(key) ?? []);
+  const { promise: own, resolve: end } = Promise.withResolvers<void>();
+  for (const key of keys) turns.set(key, own);
+  try {
+    await Promise.all(before);
+    return await work();
+  } finally {
+    end();
+    for (const key of keys) if (turns.get(key) === own) turns.delete(key);
   }
 }

@@ -54,8 +54,6 @@ export async function runSyncer(options: SyncerOptions): Promise<SyncReport> {
 /** Memory for passes in parallel: four objects that were not read before, or two of the largest. */
 const roomBytes = 4 * 1024 * 1024;
 
-type OnState = Parameters<typeof watchVersion>[0]['onState'];
-
 async function follow(
   objects: readonly SyncedObject[],
   destination: Destination,
@@ -81,9 +79,9 @@ async function follow(
   }
   const follows = objects.flatMap(({ location, what }, at) => {
     const sync = syncs[at] as ObjectSync;
-    const onState: OnState = (state) => sync.offer(state.present ? state.object.metadata?.resourceVersion : undefined);
     const onStatus = (status: WatchStatus): void => watches.set(what, status);
-    return [watchVersion({ ...location, connection, onState, onStatus, clock, log, signal }), sync.run()];
+    const onVersion = sync.offer.bind(sync);
+    return [watchVersion({ ...location, connection, onVersion, onStatus, clock, log, signal }), sync.run()];
   });
   await Promise.all([recheck(destination, options, report), look(syncs, options), ...follows]);
   return report();

@@ -1,6 +1,6 @@
 // Whether everybody on this machine who must trust somebody does so: its facts, and what is judged of them. Impure: it
 // reads files, and nothing else. Never fails because of a file.
-import { allDirectories } from '../inventory/located.ts';
+import { allDirectories } from '../inventory/places.ts';
 import { directoriesOfKubeadm } from '../inventory/discover/kubeadm-machine.ts';
 import { movedPaths } from '../inventory/discover/named-files.ts';
 import type { Inventory } from '../inventory/model.ts';

@@ -1,9 +1,8 @@
 // Which requests for serving certificates of kubelets are approved: the rules in their order, on requests that openssl has
 // made, with what one source says of the node.
 import { beforeAll, describe, expect, it } from 'vitest';
-import { type AddressVerdict, judgeAddresses, type SourceAnswer } from '../../lib/approver/addresses.ts';
-import { answerOf } from '../../lib/approver/address-sources.ts';
-import { noClusterNames } from '../../lib/approver/cluster-names.ts';
+import { type AddressVerdict, answerOf, judgeAddresses, type SourceAnswer } from '../../lib/approver/addresses.ts';
+import type { ClusterNames } from '../../lib/approver/cluster-names.ts';
 import { contentOf } from '../../lib/approver/node-facts.ts';
 import type { SigningRequest, Unsuitable } from '../../lib/approver/request.ts';
 import { type AskedName, judgeServingRequest, requestingNode } from '../../lib/approver/serving-request.ts';
@@ -13,6 +12,8 @@ import {
   type RequestOptions,
   withSignatureOf,
 } from '../support/certificates/requests.ts';
+
+const noClusterNames: ClusterNames = { served: new Set(), serviceRanges: [], services: new Set() };
 
 const usages = ['digital signature', 'key encipherment', 'server auth'];
 const groups = ['system:nodes', 'system:authenticated'];

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
-import { exitCodes } from '../../cmd/exit-codes.ts';
+import { exitCodes, exitOfError } from '../../cmd/exit-codes.ts';
 import { programText } from '../../lib/program.ts';
 import { flagRows } from '../../lib/config/flags.ts';
-import { errorCodes } from '../../lib/errors.ts';
+import { type ErrorCode, errorCodes, RecoveryError } from '../../lib/errors.ts';
 
 let directory: string;
 beforeAll(() => {
@@ -178,9 +178,10 @@ describe('run()', () => {
 
 describe('exit codes', () => {
   it('of errors are those of the table', () => {
+    const exitOf = (code: ErrorCode): number => exitOfError(new RecoveryError(code, ''));
     const known: readonly number[] = [exitCodes.failed, exitCodes.usage];
-    for (const { exit } of Object.values(errorCodes)) expect(known).toContain(exit);
-    expect(errorCodes.ConfigInvalid.exit).toBe(exitCodes.usage);
-    expect(errorCodes.InventoryInvalid.exit).toBe(exitCodes.usage);
+    for (const code of errorCodes) expect(known).toContain(exitOf(code));
+    expect(exitOf('ConfigInvalid')).toBe(exitCodes.usage);
+    expect(exitOf('InventoryInvalid')).toBe(exitCodes.usage);
   });
 });

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { parseToolConfig } from '../../lib/config/load.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
-import { expiryAnnotation } from '../../lib/management/machine-expiry.ts';
+import { expiryAnnotation } from '../../lib/run/machine-expiry.ts';
 import { parseYaml } from '../../lib/yaml.ts';
 import { blocks, page } from './markdown.ts';
 

@@ -62,6 +62,11 @@ describe('the build', () => {
     const paths = lines.map((line) => line.replace(/^!/, ''));
     expect(lines.filter((line) => !line.startsWith('!'))).toEqual([]);
     expect(paths.filter((path) => !existsSync(join(root, path)))).toEqual([]);
+    const used = [...page('scripts/build.ts').matchAll(/scripts\/[\w-]+\.\w+|(?<=')\.\/[\w-]+\.ts(?=';)/g)].map(
+      ([path]) => path.replace(/^\.\//, 'scripts/'),
+    );
+    expect(used).toEqual(expect.arrayContaining(['scripts/built-program.ts', 'scripts/build-stamp.ts']));
+    expect(used.filter((path) => !paths.includes(path))).toEqual([]);
   });
 });
 

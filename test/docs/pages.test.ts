@@ -25,7 +25,7 @@ import { attempt } from '../../lib/disk/disk.ts';
 import { acquireLock } from '../../lib/host/lock.ts';
 import { refuseBesideKubeadm } from '../../lib/host/sole-writer.ts';
 import { kubeconfigLayout } from '../../lib/store/kubeconfig.ts';
-import { pemFilesLayout } from '../../lib/store/pem-files.ts';
+import { layoutOf } from '../../lib/store/layouts.ts';
 import { project } from '../../lib/syncer/project.ts';
 import { authority as makeAuthority } from '../pki/authority.ts';
 import { withReasons } from '../../scripts/reasons.ts';
@@ -318,7 +318,7 @@ function othersMessages(): string[] {
   const kubeconfig = { kind: 'kubeconfig', file: '/etc/kubernetes/scheduler.conf', endpoint: 'local' } as const;
   const keyOfSsh = Buffer.from('-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n');
   const places = [
-    [pair, pemFilesLayout(pair), { role: 'tls.key', file: pair.keyFile, bytes: keyOfSsh }],
+    [pair, layoutOf(pair), { role: 'tls.key', file: pair.keyFile, bytes: keyOfSsh }],
     [
       kubeconfig,
       kubeconfigLayout(kubeconfig),

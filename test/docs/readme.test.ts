@@ -3,12 +3,12 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { exitCodes } from '../../cmd/exit-codes.ts';
+import { exitCodes, exitOfError } from '../../cmd/exit-codes.ts';
 import { flagRows } from '../../lib/config/flags.ts';
 import { jsonSchemas } from '../../lib/config/schema.ts';
 import type { ConfigInput } from '../../lib/config/sources.ts';
 import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
-import { errorCodes } from '../../lib/errors.ts';
+import { errorCodes, RecoveryError } from '../../lib/errors.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
 import { installedPresets, loadPreset } from '../../lib/inventory/preset.ts';
 import { createMetrics } from '../../lib/metrics.ts';
@@ -58,7 +58,7 @@ describe('exit codes', () => {
         .filter((name) => /^[A-Z]/.test(name))
         .map((name) => [name, Number(exit)]),
     );
-    const wanted = Object.entries(errorCodes).map(([name, { exit }]) => [name, exit]);
+    const wanted = errorCodes.map((name) => [name, exitOfError(new RecoveryError(name, ''))]);
     expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(wanted));
     expect(documented).toHaveLength(wanted.length);
   });

@@ -1,6 +1,7 @@
 // Readers of the API server's answers: objects that others write, answers, lists and events. Each is read as the modes read it,
 // from the bytes of the answer on; a connection here is no server, it hands over one body.
-import { NodeRanges, type SourceOptions } from '../../lib/approver/address-sources.ts';
+import { NodeRanges } from '../../lib/approver/address-sources.ts';
+import type { SourceOptions } from '../../lib/approver/addresses.ts';
 import { Machines } from '../../lib/approver/machines.ts';
 import { parseFirstApproval } from '../../lib/approver/first-approvals.ts';
 import { parseRecorded, withIssued } from '../../lib/approver/issued-certificates.ts';

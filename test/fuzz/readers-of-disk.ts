@@ -24,7 +24,7 @@ import {
   kubeletConfigurationOf,
   minorVersionOf,
 } from '../../lib/inventory/discover/documents.ts';
-import { secondManifests } from '../../lib/inventory/discover/second-manifests.ts';
+import { secondManifests } from '../../lib/inventory/discover/pod-manifests.ts';
 import { environmentFile, serviceUnit, unitsNamedBy, withVariables } from '../../lib/inventory/discover/unit-files.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { onlyEntries, readKubeconfigView } from '../../lib/kubeconfig/document.ts';

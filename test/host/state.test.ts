@@ -1,8 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../lib/clock.ts';
+import { temporaryName } from '../../lib/disk/files.ts';
 import { RunState } from '../../lib/host/state.ts';
 
 const now = new Date('2026-11-25T08:00:00Z');
@@ -33,6 +35,29 @@ describe('state of a run', () => {
     expect(await state.get('asked', asNumber)).toEqual({ value: 7 });
   });
 
+  it('is due for another text, after a time, and sooner after a failure; open work at the next run', async () => {
+    const state = new RunState(directory);
+    let time = now;
+    const clock = { ...systemClock, now: () => time };
+    const pace = { againMs: 60_000, afterFailureMs: 1000, clock };
+    const isDue = async (text: string, outcome: 'done' | 'failed' | 'open', afterMs: number): Promise<boolean> => {
+      time = later(afterMs);
+      let ran = false;
+      await state.whenDue('work', text, pace, async () => {
+        ran = true;
+        return outcome;
+      });
+      return ran;
+    };
+    expect(await isDue('one', 'open', 0)).toBe(true);
+    expect(await isDue('one', 'done', 1)).toBe(true);
+    expect(await isDue('one', 'done', 59_999)).toBe(false);
+    expect(await isDue('two', 'done', 60_000)).toBe(true);
+    expect(await isDue('two', 'failed', 120_000)).toBe(true);
+    expect(await isDue('two', 'failed', 120_999)).toBe(false);
+    expect(await isDue('two', 'done', 121_000)).toBe(true);
+  });
+
   it('counts in its boot only, unless it is to outlast it', async () => {
     for (const scope of [{ boot: 'one' }, 'disk'] as const) await new RunState(directory, scope).set('asked', 7);
     expect(await new RunState(directory, 'disk').get('asked', asNumber)).toEqual({ value: 7 });
@@ -53,13 +78,23 @@ describe('state of a run', () => {
     },
   );
 
-  it('is written where a directory lies in its place, and by two runs at once', async () => {
+  it('is written where a directory lies in its place', async () => {
     const state = new RunState(directory);
     await mkdir(join(at('asked'), 'inside'), { recursive: true });
     await state.set('asked', 7);
     expect(await state.get('asked', asNumber)).toEqual({ value: 7 });
+  });
+
+  it('is written by several runs at once, and no run removes the temporary file of another one', async () => {
+    const state = new RunState(directory);
+    const temporaries = [1, 2].map(() => temporaryName(at('asked')));
+    for (const path of temporaries) await writeFile(path, '');
+    const [ofKilledRun = ''] = temporaries;
+    await utimes(ofKilledRun, new Date(0), new Date(0));
     for (let round = 0; round < 50; round += 1)
-      await Promise.all([1, 2].map((value) => state.set('asked', 10 * round + value)));
+      await Promise.all([1, 2, 3].map((value) => state.set('asked', 10 * round + value)));
+    const left = temporaries.slice(1).map((path) => basename(path));
+    expect((await readdir(directory)).toSorted()).toEqual([...left, 'asked']);
   });
 
   it('of another type is garbled', async () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { realDisk } from '../../lib/disk/disk.ts';
 import { RecoveryError } from '../../lib/errors.ts';
-import { applyHost, type HostMachine, removeHost } from '../../lib/install/host-apply.ts';
+import { applyHost, type HostMachine, removeHost, repairedServices } from '../../lib/install/host-apply.ts';
 import {
   type HostUnits,
   manifestsDirectories,
@@ -201,6 +201,15 @@ describe('removeHost()', () => {
     told.length = 0;
     expect(await remove()).toEqual([]);
     expect(told).toEqual([]);
+  });
+
+  it('also takes away what stands before services that another inventory has named', async () => {
+    const before = ['rke2-server.service'];
+    await applyHost(renderHost(units({ before })), machine, before);
+    const services = await repairedServices(directory);
+    expect(services).toEqual(['kubelet.service', ...before]);
+    expect(await removeHost(unitPaths(directory, services), { ...machine, dryRun: false })).toHaveLength(4);
+    expect(await installed()).toEqual(['rke2-server.service.d']);
   });
 
   it('interrupted at any file, is completed by the next', async () => {

@@ -19,9 +19,6 @@ import {
   workerAccount,
 } from '../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../lib/clock.ts';
-import { tokenSecretName } from '../../lib/install/accounts.ts';
-import { applyManifest, type Manifest } from '../../lib/install/apply.ts';
-import { installManifests } from '../../lib/install/rbac.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
 import { microTime } from '../../lib/kube/objects.ts';
@@ -29,12 +26,17 @@ import { createLog } from '../../lib/log.ts';
 import { createAuthority, createLeaf, type LeafOptions, type Pair } from '../support/certificates/certificates.ts';
 import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 import { kubeletRequest } from '../support/certificates/requests.ts';
-import { apiRequest, type ApiRequest, type ApiResponse } from '../support/cluster/api-client.ts';
+import type { ApiRequest, ApiResponse } from '../support/cluster/api-client.ts';
+import {
+  accountToken,
+  approverNamespace as namespace,
+  installApprover,
+  requestAs,
+} from '../support/cluster/approver-install.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { Tool } from '../support/cluster/recovery-world.ts';
 import { eventually } from '../support/eventually.ts';
 
-const namespace = 'kube-cert-recovery';
 const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
 const leases = '/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases';
 const recordPath = `/api/v1/namespaces/${namespace}/configmaps/${issuedCertificatesName}`;
@@ -53,21 +55,8 @@ const tools: Tool[] = [];
 let firstEnd: Date;
 const { signal } = new AbortController();
 
-const as = (token: string, path: string, request: ApiRequest = {}): Promise<ApiResponse> =>
-  apiRequest(
-    { port: controlPlane.port, caFile: controlPlane.recoveryCa, serverName: 'localhost-recovery', token },
-    path,
-    request,
-  );
-
-async function install(isWanted: (manifest: Manifest) => boolean = () => true): Promise<void> {
-  const kubeconfigFile = controlPlane.recoveryKubeconfig;
-  const admin = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
-  for (const manifest of installManifests({ artefacts: [], namespace, approver: true }).filter(isWanted)) {
-    await applyManifest({ connection: admin, signal }, manifest);
-  }
-  await admin.close();
-}
+const as = (token: string, path: string, request?: ApiRequest): Promise<ApiResponse> =>
+  requestAs(controlPlane, token, path, request);
 
 beforeAll(async () => {
   process.env['NODE_NAME'] = 'panda';
@@ -77,15 +66,9 @@ beforeAll(async () => {
   });
   const ca = new X509Certificate(await readFile(controlPlane.pki.clusterCa.cert));
   firstEnd = new Date(ca.validFromDate.getTime() + 1000);
-  await install();
-  const tokenOf = (secret: string): Promise<string> =>
-    eventually(async () => {
-      const { body } = await controlPlane.admin(`/api/v1/namespaces/${namespace}/secrets/${secret}`);
-      const { token } = (body as { data: { token: string } }).data;
-      return Buffer.from(token, 'base64').toString();
-    });
-  tokens.approver = await tokenOf(tokenSecretName('approver'));
-  tokens.bootstrapper = await tokenOf(tokenSecretName('node-bootstrapper'));
+  await installApprover(controlPlane);
+  tokens.approver = await accountToken(controlPlane, 'approver');
+  tokens.bootstrapper = await accountToken(controlPlane, 'node-bootstrapper');
   const kubectl = (...args: readonly string[]): Promise<string> => controlPlane.kubectl(...args);
   await kubectl('create', 'serviceaccount', workerAccount, `--namespace=${namespace}`);
   const resource = '--resource=certificatesigningrequests.certificates.k8s.io';
@@ -324,7 +307,7 @@ describe('a request stays pending', () => {
     expect(report.approved).toBe(0);
     const [failure] = lines.filter(({ event, csr: of }) => event === 'csr.failed' && of === request);
     expect(failure?.err).toContain(clientAuthoritiesName);
-    await install(({ metadata }) => metadata.namespace === 'kube-system');
+    await installApprover(controlPlane, { isWanted: ({ metadata }) => metadata.namespace === 'kube-system' });
     await eventually(async () => expect(await as(tokens.approver, authoritiesPath)).toMatchObject({ status: 200 }));
     expect((await pass()).report.approved).toBe(1);
   });
@@ -335,7 +318,7 @@ describe('a request stays pending', () => {
     const { lines } = await pass();
     const [failure] = lines.filter(({ event, csr: of }) => event === 'csr.failed' && of === request);
     expect(failure?.err).toContain(issuedCertificatesName);
-    await install(({ kind }) => kind === 'ConfigMap');
+    await installApprover(controlPlane, { isWanted: ({ kind }) => kind === 'ConfigMap' });
     expect((await pass()).report.approved).toBe(1);
   });
 });

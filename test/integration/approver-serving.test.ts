@@ -13,9 +13,6 @@ import { runApprover } from '../../lib/approver/run.ts';
 import type { ApproverOptions } from '../../lib/approver/settings.ts';
 import { systemClock } from '../../lib/clock.ts';
 import type { AddressSettings } from '../../lib/config/address-settings.ts';
-import { tokenSecretName } from '../../lib/install/accounts.ts';
-import { applyManifest } from '../../lib/install/apply.ts';
-import { installManifests } from '../../lib/install/rbac.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { createLog } from '../../lib/log.ts';
 import { parseYaml } from '../../lib/yaml.ts';
@@ -28,13 +25,13 @@ import {
   withSignatureOf,
 } from '../support/certificates/requests.ts';
 import { apiRequest } from '../support/cluster/api-client.ts';
+import { accountToken, approverNamespace as namespace, installApprover } from '../support/cluster/approver-install.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { freePorts } from '../support/cluster/ports.ts';
 import { type Line, Tool } from '../support/cluster/recovery-world.ts';
 import { eventually } from '../support/eventually.ts';
-import { machineAddress } from '../support/machine-address.ts';
+import { machineAddress } from './machine-address.ts';
 
-const namespace = 'kube-cert-recovery';
 const signerName = 'kubernetes.io/kubelet-serving';
 const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
 const usages = ['digital signature', 'server auth'];
@@ -165,22 +162,8 @@ beforeAll(async () => {
     { kind: 'served', caFile },
     { kind: 'cidrs', cidrs: ['198.51.100.0/24'] },
   ];
-  const connection = await openConnection({
-    kubeconfigFile: controlPlane.recoveryKubeconfig,
-    clock: systemClock,
-    userAgent: 'test',
-  });
-  const { signal } = new AbortController();
-  const approver = { signers: ['kubelet-serving'], addresses: sources } as const;
-  for (const manifest of installManifests({ artefacts: [], namespace, approver })) {
-    await applyManifest({ connection, signal }, manifest);
-  }
-  await connection.close();
-  token = await eventually(async () => {
-    const secret = `/api/v1/namespaces/${namespace}/secrets/${tokenSecretName('approver')}`;
-    const { data } = (await controlPlane.admin(secret)).body as { data: { token: string } };
-    return Buffer.from(data.token, 'base64').toString();
-  });
+  await installApprover(controlPlane, { approver: { signers: ['kubelet-serving'], addresses: sources } });
+  token = await accountToken(controlPlane, 'approver');
   kubeconfig = await writeKubeconfig(join(root, 'kubeconfig'), {
     server: controlPlane.url,
     certificateAuthority: controlPlane.recoveryCa,

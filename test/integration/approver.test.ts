@@ -12,12 +12,16 @@ import { runApprover } from '../../lib/approver/run.ts';
 import { bootstrapRequester } from '../../lib/bootstrap-identity.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { tokenSecretName } from '../../lib/install/accounts.ts';
-import { applyManifest } from '../../lib/install/apply.ts';
-import { installManifests } from '../../lib/install/rbac.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection, KubeRequest } from '../../lib/kube/kube.ts';
 import { createLog } from '../../lib/log.ts';
-import { apiRequest, type ApiRequest, type ApiResponse } from '../support/cluster/api-client.ts';
+import type { ApiRequest, ApiResponse } from '../support/cluster/api-client.ts';
+import {
+  accountToken,
+  approverNamespace as namespace,
+  installApprover,
+  requestAs,
+} from '../support/cluster/approver-install.ts';
 import { createLeaf } from '../support/certificates/certificates.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
 import { eventually } from '../support/eventually.ts';
@@ -25,7 +29,6 @@ import { writeKubeconfig } from '../support/certificates/kubeconfig.ts';
 import { type Line, Tool } from '../support/cluster/recovery-world.ts';
 import { kubeletRequest } from '../support/certificates/requests.ts';
 
-const namespace = 'kube-cert-recovery';
 const collection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
 const hour = 3_600_000;
 
@@ -37,12 +40,8 @@ let nodeCertificate: string;
 const tokens = { approver: '', bootstrapper: '', other: '' };
 const tools: Tool[] = [];
 
-const as = (token: string, path: string, request: ApiRequest = {}): Promise<ApiResponse> =>
-  apiRequest(
-    { port: controlPlane.port, caFile: controlPlane.recoveryCa, serverName: 'localhost-recovery', token },
-    path,
-    request,
-  );
+const as = (token: string, path: string, request?: ApiRequest): Promise<ApiResponse> =>
+  requestAs(controlPlane, token, path, request);
 
 async function ownCertificate(notAfter: Date): Promise<void> {
   const names = { commonName: 'system:node:panda', organization: 'system:nodes' };
@@ -60,21 +59,9 @@ beforeAll(async () => {
   controlPlane = await startControlPlane({
     components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
   });
-  const kubeconfigFile = controlPlane.recoveryKubeconfig;
-  const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
-  const { signal } = new AbortController();
-  for (const manifest of installManifests({ artefacts: [], namespace, approver: true })) {
-    await applyManifest({ connection, signal }, manifest);
-  }
-  await connection.close();
-  const tokenOf = (secret: string): Promise<string> =>
-    eventually(async () => {
-      const { body } = await controlPlane.admin(`/api/v1/namespaces/${namespace}/secrets/${secret}`);
-      const { token } = (body as { data: { token: string } }).data;
-      return Buffer.from(token, 'base64').toString();
-    });
-  tokens.approver = await tokenOf(tokenSecretName('approver'));
-  tokens.bootstrapper = await tokenOf(tokenSecretName('node-bootstrapper'));
+  await installApprover(controlPlane);
+  tokens.approver = await accountToken(controlPlane, 'approver');
+  tokens.bootstrapper = await accountToken(controlPlane, 'node-bootstrapper');
   // Somebody else who may ask, and is not allowed to be approved by kube-controller-manager.
   await controlPlane.kubectl('create', 'serviceaccount', 'other');
   const binding = ['create', 'clusterrolebinding', 'other', '--clusterrole=system:node-bootstrapper'];

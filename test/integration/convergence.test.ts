@@ -13,13 +13,7 @@ import { type ControlPlane, startControlPlane } from '../support/cluster/control
 import { eventually } from '../support/eventually.ts';
 import { type ActOfOthers, actsOfOthers, release } from '../support/faults/acts-of-others.ts';
 import { algorithm, pick, type Random, seeded } from '../support/faults/interleaving.ts';
-import {
-  broughtSigner,
-  type ConvergenceWorld,
-  createWorld,
-  objectsIn,
-  publicKeyOf,
-} from '../support/stories/convergence-world.ts';
+import { broughtSigner, type ConvergenceWorld, createWorld, objectsIn, publicKeyOf } from './convergence-world.ts';
 import { contentsInApi, problems } from '../support/stories/soundness.ts';
 import { Actor, type LogLine } from './regen-world.ts';
 

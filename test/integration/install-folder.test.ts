@@ -98,7 +98,7 @@ it('has init host write the path of the link into units, which the next version 
 it('says what is absent of a folder that is not complete, without a stack', async () => {
   const [first = ''] = await folders();
   const app = join(node, 'opt', first, 'app');
-  const gone = (await readdir(app)).find((name) => name.startsWith('cli-')) ?? '';
+  const gone = (await readdir(app)).find((name) => name.startsWith('program-') && name.endsWith('.cjs')) ?? '';
   await rm(join(app, gone));
   const failed = run(join(node, 'opt', first, 'kube-cert-recovery'), ['--version']);
   await expect(failed).rejects.toMatchObject({

@@ -1,17 +1,17 @@
-// watchObject() under every fault of the proxy: what happened to the object during the fault is reported in the end,
-// and "absent" only when it is.
+// A named object is followed under every fault of the proxy: what happened to it during the fault is reported in the
+// end, and "absent" only when it is.
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { WatchStatus } from '../../lib/kube/list-watch.ts';
+import { listWatch, type WatchStatus } from '../../lib/kube/list-watch.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import { Breakers } from '../../lib/kube/circuit-breaker.ts';
 import type { ConfigMap, KubeConnection } from '../../lib/kube/kube.ts';
-import { watchObject } from '../../lib/kube/objects.ts';
+import { namedListPath } from '../../lib/kube/objects.ts';
 import { createLog } from '../../lib/log.ts';
 import { startControlPlane } from '../support/cluster/control-plane.ts';
 import type { ControlPlane } from '../support/cluster/control-plane.ts';
@@ -55,7 +55,7 @@ const faults: readonly [string, Fault][] = [
   ['429 with Retry-After', { kind: 'status', status: 429, retryAfter: 1, times: 2, endWatches: true }],
 ];
 
-/** A watchObject of one ConfigMap through a proxy of its own, and what it said. */
+/** A list and watch of one ConfigMap through a proxy of its own, and what it said. */
 class Subject implements AsyncDisposable {
   readonly name: string;
   readonly proxy: FaultProxy;
@@ -73,12 +73,13 @@ class Subject implements AsyncDisposable {
   }
 
   start(): void {
-    this.#done = watchObject<ConfigMap>({
+    const add = (object: ConfigMap | undefined): void =>
+      void this.states.push(object === undefined ? 'absent' : (object.data?.['value'] ?? ''));
+    this.#done = listWatch<ConfigMap>({
       connection: this.connection,
-      kind: 'configMap',
-      namespace: 'default',
-      name: this.name,
-      onState: (state) => this.states.push(state.present ? (state.object.data?.['value'] ?? '') : 'absent'),
+      path: namedListPath({ kind: 'configMap', namespace: 'default', name: this.name }),
+      onList: ([object]) => add(object),
+      onEvent: (type, object) => add(type === 'DELETED' ? undefined : object),
       onStatus: (status) => this.phases.push(status),
       clock: systemClock,
       log: createLog({ write: () => undefined }),
@@ -140,7 +141,7 @@ async function subject(pingMs = 100): Promise<Subject> {
   return new Subject(name, proxy, connection);
 }
 
-describe('watchObject()', () => {
+describe('listWatch() of a named object', () => {
   it.each(faults)('reports an update, a deletion and a creation that happened during: %s', async (_, fault) => {
     await using watched = await subject();
     await watched.set('one');

@@ -5,14 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { staticPods } from '../../lib/components.ts';
 import { type Account, accountName, defaultNamespace as own } from '../../lib/install/accounts.ts';
 import { apiRequest, type ApiTarget } from '../support/cluster/api-client.ts';
-import {
-  type ApiResource,
-  apiResources,
-  type Asked,
-  forEach,
-  isRefused,
-  waysToAsk,
-} from '../support/cluster/api-sweep.ts';
+import { type ApiResource, apiResources, type Asked, forEach, isRefused, waysToAsk } from './api-sweep.ts';
 import { documentedRights } from '../support/project/documented-rights.ts';
 import { createGrantedWorld, type GrantedWorld } from '../support/cluster/granted-world.ts';
 import { type Grant, grantsOf, grantText } from '../support/cluster/grants.ts';

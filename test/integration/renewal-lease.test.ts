@@ -6,7 +6,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { expiryAnnotation } from '../../lib/management/machine-expiry.ts';
+import { expiryAnnotation } from '../../lib/run/machine-expiry.ts';
 import { RunState } from '../../lib/host/state.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { blocks, page } from '../docs/markdown.ts';
@@ -14,7 +14,7 @@ import { clusterApiCrd } from '../support/cluster/cluster-api-crds.ts';
 import type { KubeadmMachine, Outcome } from '../support/cluster/kubeadm-machine.ts';
 import { RunningMachine } from '../support/cluster/running-machine.ts';
 import { eventually } from '../support/eventually.ts';
-import { inOrder } from '../support/in-order.ts';
+import { inOrder } from './in-order.ts';
 import { hostAsks } from './host-asks.ts';
 
 const program = fileURLToPath(new URL('../../dist/app/main.mjs', import.meta.url));

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { isCode } from '../../lib/errors.ts';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
 import { verifyChain } from '../../lib/pki/verify.ts';
-import { chainsAt, type SeededChain, seededChain } from '../support/certificates/seeded-chains.ts';
+import { chainsAt, type SeededChain, seededChain } from './seeded-chains.ts';
 import { Dice } from '../support/faults/damage.ts';
 import { askGo, findGoReaders, type GoQuestion } from '../support/faults/go-readers.ts';
 

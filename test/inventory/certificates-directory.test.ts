@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { shownDirectory } from '../../lib/inventory/discover/certificates-directory.ts';
-import type { NamedFiles } from '../../lib/inventory/discover/named-files.ts';
+import { type NamedFiles, shownDirectory } from '../../lib/inventory/discover/named-files.ts';
 
 const by = (flag: string) => ({ description: flag, namedBy: { component: 'kube-apiserver', flag } });
 const declared = {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { componentServers } from '../../lib/inventory/discover/component-servers.ts';
-import { allDirectories, allFiles } from '../../lib/inventory/located.ts';
+import { allDirectories, allFiles } from '../../lib/inventory/places.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { kubeconfigOf } from '../support/certificates/kubeconfig.ts';
 import { authority, leaf } from '../pki/authority.ts';

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { readComponents } from '../../lib/inventory/discover/components-here.ts';
 import { readerBelow } from '../../lib/inventory/discover/machine-files.ts';
-import { unreadSettings } from '../../lib/inventory/discover/unread-settings.ts';
+import { unreadSettings } from '../../lib/inventory/discover/files-of-flags.ts';
 
 let root: string;
 beforeEach(async () => {

@@ -391,6 +391,11 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
     added('{ kind: keyPair, name: k, location: { secret: k }, privateKey: ../a, publicKey: b }'),
     'artefacts[k].privateKey: must be a key of a Secret',
   ],
+  [
+    'a service that is a path',
+    changed('namespace: certs', 'namespace: certs\nrepairsBefore: [../etcd.service]'),
+    'repairsBefore[0]: must be a service of systemd',
+  ],
   ['no artefacts', `${head}artefacts: []\n`, 'artefacts: must be a list of at least 1, got []'],
   ['text that is no mapping', 'hello\n', ': must be a mapping, got "hello"'],
   ['an empty file', '', ': must be a mapping, got null'],

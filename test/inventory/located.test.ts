@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { checkInventoryText } from '../../lib/inventory/load.ts';
-import { allDirectories, pathHere } from '../../lib/inventory/located.ts';
+import { allDirectories, pathHere } from '../../lib/inventory/places.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { allDirectories } from '../../lib/inventory/located.ts';
+import { allDirectories } from '../../lib/inventory/places.ts';
 import { loadPreset, presetNames, presetText } from '../../lib/inventory/preset.ts';
 import { chosenInventory, chosenPreset, presetChoice } from '../../lib/inventory/preset-choice.ts';
 import { readYaml } from '../../lib/yaml.ts';

@@ -1,7 +1,7 @@
 // Settings that name a file in a way that cannot be followed: each is reported, and none is silently the default.
 import { describe, expect, it } from 'vitest';
 import { type ComponentSettings, valuesIn } from '../../lib/inventory/discover/component-settings.ts';
-import { unreadSettings } from '../../lib/inventory/discover/unread-settings.ts';
+import { unreadSettings } from '../../lib/inventory/discover/files-of-flags.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 import { plan } from '../../lib/plan/plan.ts';

@@ -1,29 +1,32 @@
 // One attempt in 200 ms for a whole process, told by a clock that the test moves.
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { Credentials } from '../../lib/kubeconfig/credentials.ts';
 import { RecoveryError } from '../../lib/errors.ts';
-import { Breaker, type Call } from '../../lib/kube/circuit-breaker.ts';
+import { Breakers, type ServerBreaker } from '../../lib/kube/circuit-breaker.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const start = new Date('2026-01-01T00:00:00Z').getTime();
 const signal = new AbortController().signal;
 const attempt = { verb: 'get', object: 'Secret "n/b"', server: 'https://127.0.0.1:6443' };
-const refused = new RecoveryError('KubeUnavailable', 'Cannot get Secret "n/a": connection refused (ECONNREFUSED)', {
+const credentials = { server: attempt.server, serverName: undefined, ca: Buffer.from('ca'), token: 'a' } as Credentials;
+const refused = new RecoveryError('KubeUnavailable', 'Cannot get Secret "n/b": connection refused (ECONNREFUSED)', {
   details: { verb: 'get', server: attempt.server, away: true },
 });
+const forbidden = new RecoveryError('KubeForbidden', 'Cannot get Secret "n/b": 403', { details: { status: 403 } });
 const patient = (seconds: number): RecoveryError =>
-  new RecoveryError('KubeUnavailable', 'Cannot get Secret "n/a": the API server answered 429', {
+  new RecoveryError('KubeUnavailable', 'Cannot get Secret "n/b": the API server answered 429', {
     details: { status: 429, retryAfterMs: seconds * 1000 },
   });
 
 let clock: FakeClock;
-let breaker: Breaker;
+let breaker: ServerBreaker;
 /** Times of the attempts that reached the server, milliseconds since the start. */
 let asked: number[];
 let isThere: boolean;
 let failure: RecoveryError;
 beforeEach(() => {
   clock = new FakeClock();
-  breaker = new Breaker(clock);
+  breaker = new Breakers(clock).of(credentials);
   asked = [];
   isThere = false;
   failure = refused;
@@ -32,18 +35,15 @@ beforeEach(() => {
 const since = (): number => clock.now().getTime() - start;
 const settle = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
+/** One request; its result, or its error. */
 async function ask(): Promise<string> {
   try {
-    const call = await breaker.enter(attempt, signal);
-    try {
+    return await breaker.through(attempt, signal, async () => {
       asked.push(since());
       await Promise.resolve();
-      if (isThere) call.answered();
-      else call.failed(failure);
-      return isThere ? 'answered' : failure.message;
-    } finally {
-      call.end();
-    }
+      if (isThere) return 'answered';
+      throw failure;
+    });
   } catch (err) {
     return (err as Error).message;
   }
@@ -90,26 +90,16 @@ describe('Breaker', () => {
     await Promise.all(impatient);
     expect(asked.length).toBeLessThanOrEqual(14);
     expect(asked.every((at, index) => index === 0 || at - (asked[index - 1] ?? 0) >= 200)).toBe(true);
-    expect(new Set(told)).toEqual(
-      new Set([
-        'Cannot get Secret "n/a": connection refused (ECONNREFUSED)',
-        'Cannot get Secret "n/b": connection refused (ECONNREFUSED)',
-      ]),
-    );
+    expect(new Set(told)).toEqual(new Set([refused.message]));
   });
 
   it.each(['ClusterRole "system:node"', 'Secret', '"/readyz"', 'certificatesigningrequests/approval "a"'])(
     'tells what was met at %s as of another request',
     async (object) => {
-      failure = new RecoveryError('KubeUnavailable', `Cannot get ${object}: connection refused: (x)`, {
-        details: { away: true },
-      });
-      await ask();
-      const told = breaker.enter(attempt, signal).catch((err: unknown) => err);
-      clock.advance(200);
-      const call = await told;
-      expect(() => breaker.enterWatch(attempt)).toThrow('Cannot get Secret "n/b": connection refused: (x)');
-      (call as Call).end();
+      const message = `Cannot list ${object}: connection refused: (x)`;
+      const met = new RecoveryError('KubeUnavailable', message, { details: { away: true, verb: 'list' } });
+      await breaker.through({ ...attempt, verb: 'list', object }, signal, () => Promise.reject(met)).catch(() => null);
+      expect(() => breaker.watch(attempt)).toThrow('Cannot get Secret "n/b": connection refused: (x)');
     },
   );
 
@@ -135,11 +125,14 @@ describe('Breaker', () => {
     const succeededAt: number[] = [];
     const watch = async (): Promise<void> => {
       for (let succeeded = (): void => undefined; !stop.signal.aborted; succeeded = await breaker.turn(stop.signal)) {
-        const call = await breaker.enter(attempt, signal);
-        asked.push(since());
-        call.answered(); // by 403
-        call.end();
-        if (!allowed) continue;
+        try {
+          await breaker.through(attempt, signal, () => {
+            asked.push(since());
+            return allowed ? Promise.resolve() : Promise.reject(forbidden);
+          });
+        } catch {
+          continue;
+        }
         succeeded();
         succeededAt.push(since());
         return;
@@ -154,6 +147,16 @@ describe('Breaker', () => {
     expect(succeededAt).toHaveLength(14);
     expect(Math.max(...succeededAt) - from).toBeLessThanOrEqual(200);
     await Promise.all(watches);
+  });
+
+  it('releases those who wait for a turn at the answer to another request', async () => {
+    await ask();
+    const turns = Promise.all(Array.from({ length: 14 }, () => breaker.turn(signal)));
+    isThere = true;
+    await pass(200);
+    expect(await ask()).toBe('answered');
+    await turns;
+    expect(since()).toBe(200);
   });
 
   it('gives turns in the order in which they were asked for, also when one of them has left', async () => {
@@ -188,22 +191,25 @@ describe('Breaker', () => {
     expect(asked).toEqual([0, ms]);
   });
 
-  it('is not closed by what began before the last answer', async () => {
-    const slow = await breaker.enter(attempt, signal);
+  it('is not opened by what began before the last answer', async () => {
+    const { promise, reject } = Promise.withResolvers<string>();
+    const slow = breaker.through(attempt, signal, () => promise).catch(() => 'failed');
     isThere = true;
     await ask();
-    slow.failed(refused);
-    slow.end();
+    reject(refused);
+    expect(await slow).toBe('failed');
     expect(await ask()).toBe('answered');
   });
 
   it('goes on when an attempt is given up, and when the clock is set back', async () => {
     await ask();
     clock.advance(200);
-    const given = await breaker.enter(attempt, signal);
+    const { promise, reject } = Promise.withResolvers<string>();
+    const given = breaker.through(attempt, signal, () => promise).catch(() => 'given up');
     const waiting = ask();
     await settle();
-    given.end();
+    reject(new RecoveryError('KubeUnavailable', 'stopped before the answer came'));
+    expect(await given).toBe('given up');
     expect(await waiting).toContain('ECONNREFUSED');
     isThere = true;
     clock.set('2020-01-01T00:00:00Z');

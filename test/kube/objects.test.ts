@@ -16,14 +16,11 @@ it.each([
 });
 
 it.each([
-  [{ rows: null }, { present: false }],
-  [{ rows: [] }, { present: false }],
-  [{ rows: [{ cells: ['b'], object: null }] }, { present: true, object: { metadata: { resourceVersion: '7' } } }],
+  [{ rows: null }, undefined],
+  [{ rows: [] }, undefined],
+  [{ rows: [{ cells: ['b'], object: null }] }, '7'],
   // Of a server that does not know the form.
-  [
-    { items: [{ metadata: { resourceVersion: '5' } }] },
-    { present: true, object: { metadata: { resourceVersion: '5' } } },
-  ],
+  [{ items: [{ metadata: { resourceVersion: '5' } }] }, '5'],
 ])('watchVersion() asks for no object, and hears of the list %j and of an event', async (answer, first) => {
   const stop = new AbortController();
   const asked: KubeRequest['objects'][] = [];
@@ -41,7 +38,7 @@ it.each([
       stop.abort();
     },
   } as unknown as KubeConnection;
-  const states: unknown[] = [];
+  const versions: unknown[] = [];
   await watchVersion({
     kind: 'secret',
     namespace: 'a',
@@ -50,8 +47,8 @@ it.each([
     clock: systemClock,
     log: createLog({ write: () => undefined }),
     signal: stop.signal,
-    onState: (state) => void states.push(state),
+    onVersion: (version) => void versions.push(version),
   });
-  expect(states).toMatchObject([first, { present: true, object: { metadata: { resourceVersion: '9' } } }]);
+  expect(versions).toEqual([first, '9']);
   expect(asked).toEqual(['versions', 'versions']);
 });

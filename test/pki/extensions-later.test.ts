@@ -3,7 +3,6 @@ import { describe, expect, it } from 'vitest';
 import { mergeBundle } from '../../lib/pki/bundle.ts';
 import { parseCertificates } from '../../lib/pki/certificate.ts';
 import { isDamaged } from '../../lib/pki/damage.ts';
-import { laterRefusals } from '../../lib/pki/extensions.ts';
 import { laterRefused, makeLaterRefused, pemOf } from '../support/certificates/later-refused.ts';
 
 describe('parseCertificates()', () => {
@@ -18,13 +17,11 @@ describe('parseCertificates()', () => {
   });
 });
 
-it('of several refusals the first release is told', () => {
-  const later = laterRefusals();
-  expect(later.refusal).toBeUndefined();
-  later.note('1.24', 'a policy');
-  later.note('1.23', 'a serial number');
-  later.ask('1.25', () => {
-    throw new RangeError('a path length');
-  });
-  expect(later.refusal).toEqual({ since: '1.23', problem: 'a serial number' });
+it('of several refusals the first release is told', async () => {
+  const name = 'a policy that is there twice';
+  const policy = laterRefused.find((one) => one.name === name);
+  if (policy === undefined) throw new Error(name);
+  const extensions = [...(policy.extensions ?? []), '2.5.29.14=critical,DER:04020102'];
+  const [ca] = parseCertificates(pemOf(await makeLaterRefused({ ...policy, extensions })), 'test');
+  expect(ca?.facts.newerGo).toBe('Go 1.23 and newer refuse it: its subject key identifier is marked critical');
 });

@@ -7,7 +7,7 @@ import type { Certificate } from '../../lib/pki/certificate.ts';
 import { isSuccessor, succeededBy } from '../../lib/pki/successor.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import { withSuccessors } from '../../lib/plan/successors.ts';
-import { withRenewedAuthority } from '../../lib/regen/published-authority.ts';
+import { withRenewedAuthority } from '../../lib/run/publish-authority.ts';
 import type { Found } from '../../lib/store/store.ts';
 import { followedBy, judgeOffer } from '../../lib/plan/judge-authority.ts';
 import { dated } from '../support/certificates/dated.ts';

@@ -4,50 +4,20 @@ import { describe, expect, it } from 'vitest';
 import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ClockFacts } from '../../lib/plan/clock-rules.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
-import type { RenewAhead, RenewalPolicy } from '../../lib/plan/decision.ts';
-import { plan } from '../../lib/plan/plan.ts';
-import { parseWindow } from '../../lib/plan/window.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import {
-  at,
-  ca,
-  day,
-  goodClock,
-  leaf,
-  onlyWhenExpired,
-  present,
-  signer,
-  target,
-  unknownClock,
-} from '../support/facts.ts';
+  ahead,
+  decisionsOf,
+  hostAuthority,
+  hostKubeconfig,
+  hostLeaf,
+  verdictOf,
+  weekend,
+} from '../support/decisions.ts';
+import { at, ca, day, goodClock, leaf, onlyWhenExpired, present, target, unknownClock } from '../support/facts.ts';
 
-const file = (name: string) => ({ kind: 'pemPair', certFile: `/p/${name}.crt`, keyFile: `/p/${name}.key` }) as const;
-const authority = {
-  ...signer,
-  name: 'ca',
-  owned: false,
-  location: file('ca'),
-  validity: 3650 * day,
-  refresh: 2920 * day,
-} satisfies ResolvedArtefact;
-const row = {
-  ...target,
-  name: 'a',
-  issuer: 'ca',
-  template: 'present',
-  location: file('a'),
-  validity: 365 * day,
-  refresh: 292 * day,
-} satisfies ResolvedArtefact;
-const conf = {
-  ...row,
-  name: 'conf',
-  usage: 'client',
-  hostnames: [],
-  location: { kind: 'kubeconfig', file: '/kubelet.conf', endpoint: 'local' },
-  readers: [{ component: 'kubelet', needs: 'restart', proof: { kind: 'none' } }],
-} satisfies ResolvedArtefact;
-
-const ahead: RenewAhead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false };
+const row = hostLeaf('a');
+const conf = hostKubeconfig;
 const heard = (...aheadMs: readonly number[]): ClockFacts => ({
   ...unknownClock,
   others: aheadMs.map((one, index) => ({ of: `node-${index}`, aheadMs: one })),
@@ -68,14 +38,10 @@ function decide({ ends, caEnds = 4000, clock = unknownClock, policy = { ahead },
     ['a', present(leaf('a', [-300, ends], 'ca'))],
     ['conf', { ...present(leaf('conf', [-300, 3000], 'ca')), authorities: ['ca'] }],
   ]);
-  const resolved = { name: 'test', artefacts: [authority, ...rows] };
-  const { decisions } = plan({ resolved, facts, policy: { ...onlyWhenExpired, ...policy }, clock, now: at(0) });
-  return Object.fromEntries(decisions.map((one) => [one.artefact, one]));
+  const resolved = { name: 'test', artefacts: [hostAuthority, ...rows] };
+  return decisionsOf({ resolved, facts, policy: { ...onlyWhenExpired, ...policy }, clock });
 }
-const said = (asked: Asked, name = 'a'): string => {
-  const { [name]: found } = decide(asked);
-  return `${found?.action} ${found?.reason}`;
-};
+const said = (asked: Asked, name = 'a'): string => verdictOf(decide(asked)[name]);
 
 describe('a leaf', () => {
   it.each<[string, Asked, string]>([
@@ -93,11 +59,7 @@ describe('a leaf', () => {
       { ends: 20, policy: { ahead: { ...ahead, warnOnly: true } } },
       'keep WarnOnly',
     ],
-    [
-      'waits for its window first',
-      { ends: 20, policy: { ahead: { ...ahead, window: parseWindow('Sat,Sun/02:00-05:00 UTC') } } },
-      'keep Postponed',
-    ],
+    ['waits for its window first', { ends: 20, policy: { ahead: weekend } }, 'keep Postponed'],
     [
       'of the policy BeforeExpiry waits as well',
       { ends: 20, policy: { kind: 'BeforeExpiry' } },

@@ -3,34 +3,15 @@
 import { describe, expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
-import type { Decision, RenewAhead, RenewalPolicy } from '../../lib/plan/decision.ts';
-import { plan } from '../../lib/plan/plan.ts';
-import { parseWindow } from '../../lib/plan/window.ts';
-import { at, ca, day, goodClock, leaf, onlyWhenExpired, present, signer, target } from '../support/facts.ts';
+import type { RenewAhead, RenewalPolicy } from '../../lib/plan/decision.ts';
+import { ahead, decisionsOf, hostAuthority, hostLeaf, verdictsOf, weekend } from '../support/decisions.ts';
+import { at, ca, day, leaf, onlyWhenExpired, present, target } from '../support/facts.ts';
 
-const file = (name: string) => ({ kind: 'pemPair', certFile: `/p/${name}.crt`, keyFile: `/p/${name}.key` }) as const;
-const authority = {
-  ...signer,
-  name: 'ca',
-  owned: false,
-  location: file('ca'),
-  validity: 3650 * day,
-  refresh: 2920 * day,
-} satisfies ResolvedArtefact;
-const row = (name: string, more: object = {}): ResolvedArtefact => ({
-  ...target,
-  name,
-  issuer: 'ca',
-  template: 'present',
-  location: file(name),
-  validity: 365 * day,
-  refresh: 292 * day,
-  ...more,
+const row = (name: string, more: object = {}): ResolvedArtefact => ({ ...hostLeaf(name), ...more });
+const machine = (...rows: readonly ResolvedArtefact[]): Resolved => ({
+  name: 'test',
+  artefacts: [hostAuthority, ...rows],
 });
-const machine = (...rows: readonly ResolvedArtefact[]): Resolved => ({ name: 'test', artefacts: [authority, ...rows] });
-
-const ahead: RenewAhead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false };
-const weekend = { ...ahead, window: parseWindow('Sat,Sun/02:00-05:00 UTC') };
 
 interface Asked {
   readonly now: number;
@@ -44,7 +25,7 @@ interface Asked {
 }
 
 function decide({ now, ends, caEnds = 4000, caRenewal, rows = [row('a'), row('b')], facts = {}, ...asked }: Asked) {
-  const { decisions } = plan({
+  return decisionsOf({
     resolved: machine(...rows),
     facts: new Map<string, ArtefactFacts>([
       ['ca', present(ca('ca', [-100, caEnds]))],
@@ -52,13 +33,10 @@ function decide({ now, ends, caEnds = 4000, caRenewal, rows = [row('a'), row('b'
       ...Object.entries(facts),
     ]),
     policy: { ...onlyWhenExpired, ...(caRenewal && { caRenewal }), ahead: 'ahead' in asked ? asked.ahead : ahead },
-    clock: goodClock,
     now: at(now),
   });
-  return Object.fromEntries(decisions.map((one): [string, Decision] => [one.artefact, one]));
 }
-const said = (asked: Asked): Record<string, string> =>
-  Object.fromEntries(Object.entries(decide(asked)).map(([name, { action, reason }]) => [name, `${action} ${reason}`]));
+const said = (asked: Asked) => verdictsOf(decide(asked));
 
 const healthy = 'keep Healthy';
 

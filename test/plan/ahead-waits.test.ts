@@ -1,38 +1,17 @@
 // Renewal ahead of time while another node renews, or the API server that knows is away: it waits, and not for ever.
 import { expect, it } from 'vitest';
-import type { ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
-import { plan } from '../../lib/plan/plan.ts';
-import { at, ca, day, goodClock, leaf, onlyWhenExpired, present, signer, target } from '../support/facts.ts';
-
-const file = (name: string) => ({ kind: 'pemPair', certFile: `/p/${name}.crt`, keyFile: `/p/${name}.key` }) as const;
-const authority = {
-  ...signer,
-  name: 'ca',
-  owned: false,
-  location: file('ca'),
-  validity: 3650 * day,
-} as ResolvedArtefact;
-const row = {
-  ...target,
-  name: 'a',
-  issuer: 'ca',
-  template: 'present',
-  location: file('a'),
-  validity: 365 * day,
-} as const;
+import { ahead, decisionsOf, hostAuthority, hostLeaf } from '../support/decisions.ts';
+import { at, ca, leaf, onlyWhenExpired, present } from '../support/facts.ts';
 
 function decide(ends: number, waits?: string) {
   const facts = new Map<string, ArtefactFacts>([
     ['ca', present(ca('ca', [-100, 4000]))],
     ['a', present(leaf('a', [-300, ends], 'ca'))],
   ]);
-  const ahead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false, waits };
-  const policy = { ...onlyWhenExpired, ahead };
-  const resolved = { name: 'test', artefacts: [authority, { ...row, refresh: 292 * day }] };
-  return plan({ resolved, facts, policy, clock: goodClock, now: at(0) }).decisions.find(
-    ({ artefact }) => artefact === 'a',
-  );
+  const policy = { ...onlyWhenExpired, ahead: { ...ahead, waits } };
+  const resolved = { name: 'test', artefacts: [hostAuthority, hostLeaf('a')] };
+  return decisionsOf({ resolved, facts, policy })['a'];
 }
 
 const held = 'Lease "x" is held by "node2"';

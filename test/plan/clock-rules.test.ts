@@ -4,7 +4,7 @@ import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { CertificateFacts } from '../../lib/pki/certificate.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
 import type { ClockFacts, OtherClock } from '../../lib/plan/clock-rules.ts';
-import { plan } from '../../lib/plan/plan.ts';
+import { decisionsOf, verdictOf } from '../support/decisions.ts';
 import {
   at,
   both,
@@ -13,7 +13,6 @@ import {
   chain,
   healthy,
   leaf,
-  onlyWhenExpired,
   present,
   signer,
   start,
@@ -70,9 +69,7 @@ function decide(change: Record<string, ArtefactFacts>, clock: ClockFacts, name =
     ['target', present(leaf('leaf', [-30, -1], 'ca'))],
     ...Object.entries(change),
   ]);
-  const { decisions } = plan({ resolved: world, facts, policy: onlyWhenExpired, clock, now: start });
-  const decision = decisions.find(({ artefact }) => artefact === name);
-  return `${decision?.action} ${decision?.reason}`;
+  return verdictOf(decisionsOf({ resolved: world, facts, clock })[name]);
 }
 
 const early = (print: string): CertificateFacts => leaf(print, [20, 50], 'ca');
@@ -164,8 +161,7 @@ describe('what itself begins in the future, while all else is well', () => {
 
   test('says what to do', () => {
     const facts = new Map([...healthy(), ['target', present(early('leaf'))] as const]);
-    const { decisions } = plan({ resolved: chain, facts, policy: onlyWhenExpired, clock: unknownClock, now: start });
-    expect(decisions.at(-1)).toMatchObject({
+    expect(decisionsOf({ resolved: chain, facts, clock: unknownClock })['target']).toMatchObject({
       message:
         "it is not valid before 2026-06-21T00:00:00.000Z, this machine's clock shows 2026-06-01T00:00:00.000Z, and nothing confirms it; set the clock, or state that it is right (regen.clockSynchronised: true)",
       recheckAt: new Date(start.getTime() + 30_000),

@@ -74,24 +74,24 @@ describe('judgeFollowed()', () => {
     const decided = await decisionsIn({ server: [later], clients: [later] });
     for (const name of ['kubelet.conf', 'kubelet-client-ca']) {
       expect(decided(name)).toMatchObject({ action: 'keep', reason: 'Healthy' });
-      expect(decided(name)).not.toHaveProperty('asks');
+      expect(decided(name)).not.toHaveProperty('obtains');
     }
   });
 
   it('asks for the successor of an expired CA, at each run', async () => {
     const decided = await decisionsIn({ server: [expired], clients: [expired], asked: 1 });
-    expect(decided('kubelet.conf')).toMatchObject({ action: 'renew', origin: 'follow', asks: true });
+    expect(decided('kubelet.conf')).toMatchObject({ action: 'renew', origin: 'follow', obtains: 'follow' });
     expect(decided('kubelet-client-ca')).toMatchObject({ action: 'keep', reason: 'SignerExternal' });
   });
 
   it.each([
-    [undefined, true],
+    [undefined, 'follow'],
     [59, undefined],
-    [61, true],
-  ])('asks once an hour for that of a CA that ends: after %s minutes', async (asked, asks) => {
+    [61, 'follow'],
+  ])('asks once an hour for that of a CA that ends: after %s minutes', async (asked, obtains) => {
     const decision = (await decisionsIn({ server: [ending], ...(asked !== undefined && { asked }) }))('kubelet.conf');
     expect(decision).toMatchObject({ action: 'keep', reason: 'SignerExternal' });
-    expect(decision?.asks).toBe(asks);
+    expect(decision?.obtains).toBe(obtains);
   });
 
   it('writes the successor that is offered into each file whose CA it follows', async () => {
@@ -127,7 +127,7 @@ describe('judgeFollowed()', () => {
   it('asks nobody where no CA verifies the API server', async () => {
     const decided = await decisionsIn({ server: [], clients: [expired] });
     expect(decided('kubelet.conf')).toMatchObject({ action: 'keep', reason: 'Healthy' });
-    expect(decided('kubelet-client-ca')).not.toHaveProperty('asks');
+    expect(decided('kubelet-client-ca')).not.toHaveProperty('obtains');
   });
 });
 
@@ -141,13 +141,17 @@ describe('judgeRequested() beside an expired CA', () => {
   it('waits until the cluster was asked for a CA', async () => {
     expect(await client({})).toMatchObject({
       action: 'renew',
-      asks: true,
+      obtains: 'request',
       message: expect.stringContaining('once a CA is valid') as string,
     });
   });
 
   it('is requested with the CA that comes, and with none not at all', async () => {
-    expect(await client({ offered: [later] })).toMatchObject({ action: 'renew', origin: 'request', asks: true });
+    expect(await client({ offered: [later] })).toMatchObject({
+      action: 'renew',
+      origin: 'request',
+      obtains: 'request',
+    });
     const none = { action: 'blocked', reason: 'SignerUnusable' };
     expect(await client({ problem: 'nothing was offered' })).toMatchObject(none);
     expect(await client({ offered: [made(other, 3650)] })).toMatchObject(none);

@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
-import { plan } from '../../lib/plan/plan.ts';
-import { certificate, goodClock, onlyWhenExpired, present, signer, start, target } from '../support/facts.ts';
+import { decisionsOf } from '../support/decisions.ts';
+import { certificate, present, signer, target } from '../support/facts.ts';
 
 const file = '/etc/kubernetes/etcd-ca.crt';
 const bundle = {
@@ -19,7 +19,7 @@ const leafOf = (by: string, days: readonly [number, number] = [-10, 20]) =>
   present(certificate('leaf', days, { signedBy: [by] }));
 const served = { ...target, knownBy };
 
-function verdictOf(
+function heldBy(
   held: ArtefactFacts,
   leaf: ArtefactFacts,
   { row = served, flags = ['kube-apiserver --etcd-cafile'] }: { row?: ResolvedArtefact; flags?: string[] } = {},
@@ -30,8 +30,7 @@ function verdictOf(
     ['their-file', held],
     ['target', leaf],
   ]);
-  const { decisions } = plan({ resolved, facts, policy: onlyWhenExpired, clock: goodClock, now: start });
-  const found = decisions.find(({ artefact }) => artefact === 'their-file');
+  const found = decisionsOf({ resolved, facts })['their-file'];
   return `${found?.byHand === true ? 'by hand' : 'kept'}: ${found?.message}`;
 }
 
@@ -46,16 +45,16 @@ describe('a file of CA certificates', () => {
     ['with the CA that will sign what a former one has signed', present(ca), leafOf('former'), /^kept/],
     ['whose server cannot be read', present(other), { state: 'unavailable', message: 'EIO' }, /^kept/],
   ])('%s', (_title, held, leaf, expected) => {
-    expect(verdictOf(held, leaf)).toMatch(expected);
+    expect(heldBy(held, leaf)).toMatch(expected);
   });
 
   it('may be anything for a flag that meets somebody else', () => {
-    expect(verdictOf(present(other), leafOf('ca'), { flags: ['kube-apiserver --oidc-ca-file'] })).toMatch(/^kept/);
+    expect(heldBy(present(other), leafOf('ca'), { flags: ['kube-apiserver --oidc-ca-file'] })).toMatch(/^kept/);
   });
 
   it('must hold the CA of a server that is left to others', () => {
     const row: ResolvedArtefact = { ...served, mayBeOfOthers: true };
-    expect(verdictOf(present(other), leafOf('other'), { row })).toMatch(/^kept/);
-    expect(verdictOf(present(ca), leafOf('other'), { row })).toMatch(/^by hand/);
+    expect(heldBy(present(other), leafOf('other'), { row })).toMatch(/^kept/);
+    expect(heldBy(present(ca), leafOf('other'), { row })).toMatch(/^by hand/);
   });
 });

@@ -7,19 +7,9 @@ import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import { gather } from '../../lib/plan/gather.ts';
 import type { Decision } from '../../lib/plan/decision.ts';
 import { plan } from '../../lib/plan/plan.ts';
+import { decisionsOf } from '../support/decisions.ts';
 import type { Material } from '../../lib/store/store.ts';
-import {
-  bundle,
-  ca,
-  goodClock,
-  healthy,
-  leaf,
-  onlyWhenExpired,
-  present,
-  signer,
-  start,
-  target,
-} from '../support/facts.ts';
+import { bundle, ca, goodClock, healthy, leaf, present, signer, start, target } from '../support/facts.ts';
 import { MemoryStore } from '../support/stories/memory-store.ts';
 
 const row = {
@@ -53,14 +43,7 @@ function decide(
   rows = resolved,
 ): Decision | undefined {
   const facts: Facts = new Map([...healthy(), ['kubeconfigs', fact], ...Object.entries(change)]);
-  const { decisions } = plan({
-    resolved: rows,
-    facts,
-    policy: onlyWhenExpired,
-    clock: goodClock,
-    now: start,
-  });
-  return decisions.find(({ artefact }) => artefact === 'kubeconfigs');
+  return decisionsOf({ resolved: rows, facts })['kubeconfigs'];
 }
 
 const absent: ArtefactFacts = { state: 'absent' };

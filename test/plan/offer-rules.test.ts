@@ -4,23 +4,17 @@ import type { Resolved, ResolvedTarget } from '../../lib/inventory/model.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
 import type { RenewAhead } from '../../lib/plan/decision.ts';
 import type { ArtefactFacts, Offer } from '../../lib/plan/facts.ts';
-import { plan } from '../../lib/plan/plan.ts';
 import { type Authority, authority, day as dayOf, leaf as signedLeaf, now } from '../pki/authority.ts';
-import { ca, day, goodClock, leaf, onlyWhenExpired, present, signer, target, unknownClock } from '../support/facts.ts';
+import { decisionsOf, hostAuthority, hostLeaf, pairOf } from '../support/decisions.ts';
+import { ca, day, goodClock, leaf, onlyWhenExpired, present, unknownClock } from '../support/facts.ts';
 
-const file = (name: string) => ({ kind: 'pemPair', certFile: `/p/${name}.crt`, keyFile: `/p/${name}.key` }) as const;
-const life = { validity: 365 * day, refresh: 292 * day };
-const etcdCa = { ...signer, ...life, name: 'etcd-ca', owned: false, location: file('etcd-ca') } as const;
+const etcdCa = { ...hostAuthority, name: 'etcd-ca', location: pairOf('etcd-ca') };
 const pair: ResolvedTarget = {
-  ...target,
-  ...life,
-  name: 'pair',
+  ...hostLeaf('pair'),
   issuer: 'etcd-ca',
   usage: 'client',
   hostnames: [],
-  template: 'present',
   mayBeOfOthers: true,
-  location: file('pair'),
 };
 const machine: Resolved = { name: 'host', artefacts: [etcdCa, pair] };
 const place = 'Secret "a/b"';
@@ -68,8 +62,7 @@ function decide({ fact, authority: etcd = closedCa, offer, clock = goodClock, be
   const offers = new Map(offer === undefined ? [] : [['pair', { place, ...offer }]]);
   const ahead = { beforeMs: (beforeDays ?? 0) * day, signerBeforeMs: day, jitter: 0, warnOnly: false, ...more };
   const policy = beforeDays === undefined ? onlyWhenExpired : { ...onlyWhenExpired, ahead };
-  const { decisions } = plan({ resolved: machine, facts, policy, clock, now, offers });
-  const found = decisions.find(({ artefact }) => artefact === 'pair');
+  const found = decisionsOf({ resolved: machine, facts, policy, clock, now, offers })['pair'];
   if (found === undefined) throw new Error('no decision');
   return found;
 }
@@ -92,13 +85,13 @@ describe('when its source is asked', () => {
     ['it is due by the threshold of the administrator', { fact: ends(100), offer: {}, beforeDays: 110 }, true],
     ['it has no source', { fact: ends(-1) }, false],
     ['it could not be read', { fact: { state: 'unavailable', message: 'EIO' }, offer: {} }, false],
-  ])('%s', (_, given, asks) => expect(decide(given).asks ?? false).toBe(asks));
+  ])('%s', (_, given, asks) => expect(decide(given).obtains).toBe(asks ? 'fetch' : undefined));
 
   it('what this machine can renew is renewed here', () => {
     const open = present(ca('etcd-ca', [-100, 1000], { subject: 'CN=etcd-ca' }));
     const decision = decide({ fact: ends(-1), authority: open, offer: {} });
     expect(decision).toMatchObject({ action: 'renew', reason: 'Expired' });
-    expect(decision.asks).toBeUndefined();
+    expect(decision.obtains).toBeUndefined();
   });
 
   it('nobody has to bring it by hand before that', () => {
@@ -128,7 +121,7 @@ describe('what comes of the answer', () => {
     const decision = decide({ fact, offer: offered() });
     expect(decision).toMatchObject({ action: 'renew', reason: 'OfferedBySource', origin: 'fetch' });
     expect(decision.message).toMatch(message);
-    expect(decision.asks).toBeUndefined();
+    expect(decision.obtains).toBeUndefined();
   });
 
   it('is brought by a clock that nobody may sign by', () => {

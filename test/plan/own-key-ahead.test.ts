@@ -1,39 +1,28 @@
 // A CA in files that is renewed with its own key before it ends: when, after whom, and what becomes of what it has signed.
 import { expect, it, test } from 'vitest';
-import type { Reader, Resolved, ResolvedTarget } from '../../lib/inventory/model.ts';
-import type { RenewAhead, RenewalPolicy } from '../../lib/plan/decision.ts';
+import type { Resolved } from '../../lib/inventory/model.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import type { ArtefactFacts } from '../../lib/plan/facts.ts';
-import { plan } from '../../lib/plan/plan.ts';
-import { parseWindow } from '../../lib/plan/window.ts';
-import { at, ca, day, goodClock, leaf, onlyWhenExpired, present, signer, target } from '../support/facts.ts';
+import {
+  ahead,
+  decisionsOf,
+  hostAuthority,
+  hostKubeconfig,
+  hostLeaf,
+  verdictsOf,
+  weekend,
+} from '../support/decisions.ts';
+import { at, ca, day, leaf, onlyWhenExpired, present } from '../support/facts.ts';
 
-const file = (name: string) => ({ kind: 'pemPair', certFile: `/p/${name}.crt`, keyFile: `/p/${name}.key` }) as const;
-const restarted = (component: string): Reader => ({ component, needs: 'restart', proof: { kind: 'none' } });
 const authority = {
-  ...signer,
-  name: 'ca',
-  owned: false,
-  location: file('ca'),
-  validity: 3650 * day,
-  refresh: 2920 * day,
-  readers: [restarted('etcd')],
+  ...hostAuthority,
+  readers: [{ component: 'etcd', needs: 'restart', proof: { kind: 'none' } }],
 } as const;
-const like = { ...target, validity: 365 * day, refresh: 292 * day, issuer: 'ca', template: 'present' } as const;
-const serving: ResolvedTarget = { ...like, name: 'apiserver', location: file('apiserver') };
-const conf: ResolvedTarget = {
-  ...like,
-  name: 'conf',
-  usage: 'client',
-  hostnames: [],
-  location: { kind: 'kubeconfig', file: '/kubelet.conf', endpoint: 'local' },
-  readers: [restarted('kubelet')],
-};
+const serving = hostLeaf('apiserver');
+const conf = hostKubeconfig;
 const machine: Resolved = { name: 'host', artefacts: [authority, serving, conf] };
 const withoutKubelet: Resolved = { name: 'etcd', artefacts: [authority, serving] };
 
-const ahead: RenewAhead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false };
-/** From Saturday, five days from now. */
-const weekend = { ...ahead, window: parseWindow('Sat,Sun/02:00-05:00 UTC') };
 const waits = 'Lease "x" is held by "node2"';
 
 interface Given {
@@ -52,12 +41,9 @@ function decide({ life = [-3350, 300], leafEnds = 200, policy = {}, change = {},
     ['conf', { ...present(leaf('user', [-165, leafEnds], 'ca')), authorities: ['ca'] }],
     ...Object.entries(change),
   ]);
-  const asked = { ...onlyWhenExpired, ahead, ...policy };
-  const { decisions } = plan({ resolved, facts, policy: asked, clock: goodClock, now: at(0) });
-  return Object.fromEntries(decisions.map((one) => [one.artefact, one]));
+  return decisionsOf({ resolved, facts, policy: { ...onlyWhenExpired, ahead, ...policy } });
 }
-const said = (given: Given): Record<string, string> =>
-  Object.fromEntries(Object.entries(decide(given)).map(([name, { action, reason }]) => [name, `${action} ${reason}`]));
+const said = (given: Given) => verdictsOf(decide(given));
 
 const followed = { ca: 'renew RefreshDue', apiserver: 'keep Healthy', conf: 'renew AuthorityDiffers' };
 const left = { ca: 'keep SignerEnding', apiserver: 'keep Healthy', conf: 'keep Healthy' };

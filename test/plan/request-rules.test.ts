@@ -42,7 +42,7 @@ describe('judgeRequested()', () => {
     const { certificate } = await nodePair();
     const { notAfter } = certificate.facts;
     expect(await decided(await entries(), new Date(notAfter.getTime() - 1))).toMatchObject({ action: 'keep' });
-    const due = { action: 'renew', reason: 'Expired', origin: 'request', asks: true };
+    const due = { action: 'renew', reason: 'Expired', origin: 'request', obtains: 'request' };
     expect(await decided(await entries(), notAfter)).toMatchObject(due);
   });
 
@@ -56,7 +56,7 @@ describe('judgeRequested()', () => {
     const { 'tls.crt': one = Buffer.of(), 'tls.key': key = Buffer.of() } = await entries();
     const { certificate: other } = await nodePair({ commonName: 'CA' });
     const both = { 'tls.crt': Buffer.concat([one, Buffer.from(other.pem)]), 'tls.key': key };
-    expect(await decided(both, later)).toMatchObject({ action: 'renew', asks: true });
+    expect(await decided(both, later)).toMatchObject({ action: 'renew', obtains: 'request' });
   });
 
   it.each<readonly [string, () => Promise<Entries | undefined>, RegExp]>([
@@ -109,7 +109,7 @@ describe('judgeRequested()', () => {
   it('takes the issued certificate, which has the key of the expired one', async () => {
     const issued = await entries({ notAfter: new Date('2030-01-01T00:00:00Z') });
     expect(await decided(await entries(), later, issued)).toMatchObject({ action: 'renew', origin: 'request' });
-    expect(await decided(await entries(), later, issued)).not.toHaveProperty('asks');
+    expect(await decided(await entries(), later, issued)).not.toHaveProperty('obtains');
   });
 
   it('takes no certificate that was not requested', async () => {

@@ -4,7 +4,7 @@
 import { describe, expect, it } from 'vitest';
 import type { RenewalPolicy } from '../../lib/plan/decision.ts';
 import { leafs, secret } from '../support/stories/operator-actor.ts';
-import { SimulatedYear, type YearOptions } from '../support/stories/simulated-year.ts';
+import { SimulatedYear, type YearOptions } from './simulated-year.ts';
 
 /** Of real time; a busy machine needs some. */
 const mostMs = 300_000;

@@ -4,7 +4,7 @@
 // a year ahead from a year off: then what it signs is useless until it is corrected, the others sign nothing over it, and
 // all of it is reissued within a minute and a half of the correction, or when a witness confirms the time.
 import { afterEach, describe, expect, it } from 'vitest';
-import { day, hour, minute, SimulatedMonth } from '../support/stories/simulated-month.ts';
+import { day, hour, minute, SimulatedMonth } from './simulated-month.ts';
 
 const year = 365 * day;
 /** Of real time; a busy machine needs some. */

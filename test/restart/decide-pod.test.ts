@@ -17,39 +17,46 @@ const situation: PodSituation = {
   writtenSeconds: 3990,
   hasShortBackOff: false,
   manifest: undefined,
+  hash: 'of its inputs',
 };
+/** A restart by a signal alone. */
+const signalled = (why: unknown = expect.any(String)): Partial<RestartVerdict> => ({
+  kind: 'restart',
+  due: [old],
+  means: [{ by: 'signal', processes: [old], why: why as string }],
+});
 const manifest = '/manifests/kube-controller-manager.yaml';
 
 describe('judgeRestart()', () => {
   it.each<[string, Partial<PodSituation>, Partial<RestartVerdict>]>([
-    ['signals a process that ran long', {}, { kind: 'signal', due: [old] }],
-    ['signals it also where a manifest is known', { manifest }, { kind: 'signal', due: [old] }],
+    ['signals a process that ran long', {}, signalled()],
+    ['signals it also where a manifest is known', { manifest }, signalled()],
     [
       'rewrites the manifest of one that ran 10 minutes',
       { uptimeSeconds: 700, writtenSeconds: 690, manifest },
-      { kind: 'rewriteManifest', due: [old], manifest },
+      {
+        kind: 'restart',
+        due: [old],
+        means: [
+          { by: 'manifest', path: manifest, hash: 'of its inputs' },
+          { by: 'signal', processes: [old], why: expect.stringContaining('the kubelet holds back') as string },
+        ],
+      },
     ],
-    ['signals one that ran a second more', { uptimeSeconds: 701, writtenSeconds: 690, manifest }, { kind: 'signal' }],
+    ['signals one that ran a second more', { uptimeSeconds: 701, writtenSeconds: 690, manifest }, signalled()],
     [
       'signals a young one where the back-off is short',
       { uptimeSeconds: 160, writtenSeconds: 150, hasShortBackOff: true, manifest },
-      { kind: 'signal', message: 'SIGTERM to process 12, which ran 60 s' },
+      signalled('SIGTERM to process 12, which ran 60 s'),
     ],
     [
       'signals a young one without a manifest, later than not at all',
       { uptimeSeconds: 160, writtenSeconds: 150 },
-      {
-        kind: 'signal',
-        message: expect.stringMatching(/^SIGTERM to process 12, which ran 60 s: the kubelet holds back/),
-      },
+      signalled(expect.stringMatching(/^SIGTERM to process 12, which ran 60 s: the kubelet holds back/)),
     ],
     ['leaves one alone that started since', { writtenSeconds: 99 }, { kind: 'none' }],
-    ['counts one that started at that moment as older', { writtenSeconds: 100 }, { kind: 'signal' }],
-    [
-      'ends only the older of two',
-      { processes: [old, next], uptimeSeconds: 5010, writtenSeconds: 4990 },
-      { kind: 'signal', due: [old] },
-    ],
+    ['counts one that started at that moment as older', { writtenSeconds: 100 }, signalled()],
+    ['ends only the older of two', { processes: [old, next], uptimeSeconds: 5010, writtenSeconds: 4990 }, signalled()],
     ['needs nothing where nothing is known of the files', { writtenSeconds: -Infinity }, { kind: 'none' }],
     ['cannot where no process is seen', { processes: [] }, { kind: 'cannot', reason: 'ProcessNotVisible' }],
     ['cannot without the uptime', { uptimeSeconds: undefined }, { kind: 'cannot', reason: 'UptimeUnknown' }],

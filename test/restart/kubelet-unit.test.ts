@@ -4,10 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { RunState } from '../../lib/host/state.ts';
-import { judgeUnit } from '../../lib/restart/kubelet-unit.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
-import { componentsOf } from '../../lib/restart/decide.ts';
+import { componentsOf, judgeUnit } from '../../lib/restart/decide.ts';
 import { createMarkingStore, Markers } from '../../lib/restart/markers.ts';
 
 let lockDir: string;

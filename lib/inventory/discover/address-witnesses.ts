@@ -46,10 +46,5 @@ const serversIn = (kubeconfigs: AddressWitnesses['kubeconfigs']): readonly URL[]
   });
 
 /** Returns addresses in the first certificate of a text; none where it cannot be read. */
-function addressesIn(pem: string | undefined): readonly string[] {
-  try {
-    return wholeCertificates(Buffer.from(pem ?? ''))[0]?.facts.hostnames.filter((name) => isIP(name) !== 0) ?? [];
-  } catch {
-    return [];
-  }
-}
+const addressesIn = (pem: string | undefined): readonly string[] =>
+  wholeCertificates(Buffer.from(pem ?? ''))[0]?.facts.hostnames.filter((name) => isIP(name) !== 0) ?? [];

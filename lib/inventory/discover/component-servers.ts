@@ -2,10 +2,9 @@
 // other file names. Impure: it reads files, and nothing else. Never fails because of a file.
 import { isComponent } from '../../components.ts';
 import { signatureMatches } from '../../pki/verify.ts';
-import { pathHere, type PlacesHere } from '../located.ts';
+import { pathHere, type PlacesHere } from '../places.ts';
 import type { Artefact } from '../model.ts';
-import { certificatesIn, heldByKubeconfig } from './certificates-here.ts';
-import type { MachineFiles } from './machine-files.ts';
+import { certificatesIn, heldByKubeconfig, type MachineFiles } from './machine-files.ts';
 
 export interface ComponentServer {
   readonly url: string;

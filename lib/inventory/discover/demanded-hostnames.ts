@@ -8,7 +8,7 @@ import type { Artefact } from '../model.ts';
 import type { ComponentServer } from './component-servers.ts';
 import type { SettingsHere } from './named-files.ts';
 
-export interface Demanding {
+interface Demanding {
   readonly settings: SettingsHere;
   readonly servers: readonly ComponentServer[];
   /** Whether this machine has an address that a flag of it names, or another file shows it as its own. */

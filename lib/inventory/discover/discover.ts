@@ -2,9 +2,10 @@
 import type { MachineFinder } from '../finders.ts';
 import type { Inventory } from '../model.ts';
 import type { Environment } from '../resolve.ts';
-import { discoverEtcd } from './etcd-machine.ts';
+import { discoverEtcd } from './etcd.ts';
 import { environmentOfKubelet } from './kubelet.ts';
-import { type Discovered, environmentOfKubeadm } from './kubeadm-environment.ts';
+import { environmentOfKubeadm } from './kubeadm-environment.ts';
+import type { Discovered } from './machine-files.ts';
 import type { Machine } from './kubeadm-machine.ts';
 
 /** Each throws ConfigInvalid, or PreconditionFailed on another machine. */

@@ -7,7 +7,7 @@ import { wholeCertificates } from '../../pki/certificate.ts';
 import { componentMapping, isMapping, yamlMapping } from '../../yaml.ts';
 import { argumentsOf } from './component-arguments.ts';
 import { type ComponentCommand, type Mount, valuesIn } from './component-settings.ts';
-import { expanded } from './container-words.ts';
+import { expanded } from './shell-script.ts';
 
 type Mapping = Readonly<Record<string, unknown>>;
 
@@ -173,10 +173,4 @@ export function kubeconfigOf(yaml: string, known: KnownServers = {}): Kubeconfig
 }
 
 /** Returns the common name of the first certificate in a PEM text, whatever else is in it. */
-export function commonNameOf(pem: Uint8Array): string | undefined {
-  try {
-    return text(wholeCertificates(pem)[0]?.facts.commonName);
-  } catch {
-    return undefined;
-  }
-}
+export const commonNameOf = (pem: Uint8Array): string | undefined => text(wholeCertificates(pem)[0]?.facts.commonName);

@@ -1,16 +1,21 @@
-// Files of a machine of etcd -> parameters of its inventory. Pure. Every source may be missing or garbage: then the
-// next one counts. The administrator's values beat all of them. The parameters serve only where a certificate is lost
-// and it has no backup. Sources of each value, best first:
+// Files of a machine of etcd -> parameters of its inventory. Every source may be missing or garbage: then the next one
+// counts. The administrator's values beat all of them. The parameters serve only where a certificate is lost and it has
+// no backup. Sources of each value, best first:
 //
 //   memberName       ETCD_NAME of the environment file, the present certificates, the host name
 //   memberHostnames  hosts of the URLs in the environment file, the present certificates
+import { dirname, join } from 'node:path';
 import { bareHost } from '../../address.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
-import type { Parameters } from '../model.ts';
+import type { Inventory, Parameters } from '../model.ts';
 import { checkedHostname } from '../values.ts';
+import { RecoveryError } from '../../errors.ts';
+import { allDirectories } from '../places.ts';
+import type { Environment } from '../resolve.ts';
+import { type Discovered, isOnMachine, readerBelow } from './machine-files.ts';
 
 /** The texts of files; undefined where there is none. */
-export interface EtcdFiles {
+interface EtcdFiles {
   /** Environment file of the unit: ETCD_NAME=..., one a line. */
   readonly environment?: string | undefined;
   /** Server and peer certificate of the member. */
@@ -46,4 +51,30 @@ export function decideEtcd({ environment = '', certificates, hostname }: EtcdFil
 function hostOf(url: string): string | undefined {
   const parsed = URL.parse(url.trim());
   return parsed === null || parsed.hostname === '' ? undefined : bareHost(parsed);
+}
+
+/** Discovers an etcd. Throws PreconditionFailed on a machine that has no etcd of etcdadm. */
+export async function discoverEtcd(inventory: Inventory, given: Environment, root = '/'): Promise<Discovered> {
+  const { etcdPkiDir = '/etc/etcd/pki' } = allDirectories(inventory, given.directories ?? {});
+  const pki = (name: string): string => join(etcdPkiDir, name);
+  const signs = ['ca.crt', 'server.crt', 'peer.crt'].map(pki);
+  const there = await Promise.all(signs.map((path) => isOnMachine(join(root, path))));
+  if (!there.includes(true)) {
+    const message =
+      `Cannot find an etcd of etcdadm on this machine: there is no "${pki('ca.crt')}" and no certificate of a member ` +
+      'beside it, so nothing is here to be recovered; run this on a machine of etcd, or say where the files are ' +
+      '(directories.etcdPkiDir)';
+    throw new RecoveryError('PreconditionFailed', message);
+  }
+  const { text, unread } = readerBelow(root);
+  const parameters = decideEtcd(
+    {
+      // Next to pki/, at etcdadm's path (constants: EtcdEnvironmentFile). A static pod has none.
+      environment: await text(join(dirname(etcdPkiDir), 'etcd.env')),
+      certificates: [await text(pki('server.crt')), await text(pki('peer.crt'))],
+      hostname: (await text('/proc/sys/kernel/hostname')) ?? (await text('/etc/hostname')),
+    },
+    given.parameters ?? {},
+  );
+  return { environment: { ...given, parameters }, notes: unread };
 }

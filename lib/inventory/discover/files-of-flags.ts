@@ -1,14 +1,14 @@
-// The files of this machine that flags of its components name, each with its role, and the signer of its certificate.
+// The files of this machine that flags of its components name, each with its role, and the signer of its certificate; and
+// the settings whose files are not known.
 import { posix } from 'node:path';
 import { componentNames } from '../../components.ts';
 import type { Certificate } from '../../pki/certificate.ts';
 import { signatureMatches } from '../../pki/verify.ts';
 import { fileFlags, type FileRole } from '../file-flags.ts';
-import type { FileOfFlag } from '../flag-entries.ts';
+import type { FileOfFlag, UnreadSettings } from '../flag-entries.ts';
 import type { Artefact } from '../model.ts';
-import { certificatesIn, heldByKubeconfig } from './certificates-here.ts';
-import { type ComponentSettings, hostPathOf } from './component-settings.ts';
-import type { MachineFiles } from './machine-files.ts';
+import { certificatesIn, heldByKubeconfig, type MachineFiles } from './machine-files.ts';
+import { type ComponentSettings, hostPathOf, hostPlaceOf, type ValuesByFlag } from './component-settings.ts';
 import { keyBeside, type SettingsHere } from './named-files.ts';
 
 /** Returns the files that flags name. Pure. `moved`: the place on this machine of a path that a flag names. */
@@ -29,58 +29,95 @@ export function filesOfFlags(settings: SettingsHere, moved: (path: string) => st
   });
 }
 
-interface NamedPlace {
-  readonly file: string;
-  readonly keyFile?: string;
+/** A path as a flag gives it, and that of its key. */
+interface FlagPath {
+  readonly path: string;
+  readonly key?: string | undefined;
+  /** The flag that names the key. */
   readonly keyFlag?: string;
 }
 
-function placesOf(flag: string, role: FileRole, settings: ComponentSettings): readonly NamedPlace[] {
-  const { values } = settings;
+/** Returns the effective paths of a flag: the last value counts, except for flags that make a list (pflag). */
+function pathsOf(flag: string, role: FileRole, values: ValuesByFlag): readonly FlagPath[] {
   const all = values.get(flag) ?? [];
-  const at = (path: string | undefined): string | undefined => hostPathOf(path, settings);
-  const keyFlag = 'keyFlag' in role && role.keyFlag !== undefined ? role.keyFlag : flag;
-  const pair = (certificate: string | undefined, key: string | undefined): readonly NamedPlace[] => {
-    const file = at(certificate);
-    const keyFile = at(key);
-    if (file === undefined) return [];
-    return [keyFile === undefined ? { file, keyFile: keyBeside(file) } : { file, keyFile, keyFlag }];
-  };
-  // The last value counts, except for flags that make a list (pflag).
-  const last = all.at(-1);
+  const last = all.slice(-1).map((path): FlagPath => ({ path }));
   switch (role.holds) {
     case 'pair':
-    case 'signer':
-      if (role.keyFlag !== undefined) return pair(last, values.get(role.keyFlag)?.at(-1));
+    case 'signer': {
+      const { keyFlag } = role;
+      if (keyFlag !== undefined) return last.map((one) => ({ ...one, key: values.get(keyFlag)?.at(-1), keyFlag }));
       // CERT,KEY or CERT,KEY:names (k8s.io/component-base cli/flag: NamedCertKey), each of its own.
-      return all.flatMap((value) => {
-        const [certificate, key] = value.split(':')[0]?.split(',') ?? [];
-        return pair(certificate, key);
+      return all.map((value) => {
+        const [path = '', key] = value.split(':')[0]?.split(',') ?? [];
+        return { path, key, keyFlag: flag };
       });
-    case 'directory': {
-      const directory = at(last);
-      if (directory === undefined || values.has('tls-cert-file')) return [];
-      return [{ file: posix.join(directory, `${role.pair}.crt`), keyFile: posix.join(directory, `${role.pair}.key`) }];
-    }
-    case 'bundle':
-    case 'kubeconfig':
-    case 'webhook': {
-      const file = at(last);
-      return file === undefined ? [] : [{ file }];
     }
     case 'tokenKey':
-      return (role.knownBy === undefined ? all : all.slice(-1))
-        .flatMap((path) => at(path) ?? [])
-        .map((file) => ({ file }));
+      return role.knownBy === undefined ? all.map((path) => ({ path })) : last;
+    case 'bundle':
     case 'configuration':
+    case 'directory':
     case 'key':
+    case 'kubeconfig':
+    case 'webhook':
+      return last;
     case 'nothing':
       return [];
   }
 }
 
+type NamedPlace = Pick<FileOfFlag, 'file' | 'keyFile' | 'keyFlag'>;
+
+function placesOf(flag: string, role: FileRole, settings: ComponentSettings): readonly NamedPlace[] {
+  // The key of a certificate has no entry of its own, and the files that a configuration names are settings.
+  if (role.holds === 'key' || role.holds === 'configuration') return [];
+  if (role.holds === 'directory' && settings.values.has('tls-cert-file')) return [];
+  return pathsOf(flag, role, settings.values).flatMap(({ path, key, keyFlag }): readonly NamedPlace[] => {
+    const file = hostPathOf(path, settings);
+    if (file === undefined) return [];
+    if (role.holds === 'directory')
+      return [{ file: posix.join(file, `${role.pair}.crt`), keyFile: posix.join(file, `${role.pair}.key`) }];
+    if (keyFlag === undefined) return [{ file }];
+    const keyFile = hostPathOf(key, settings);
+    return [keyFile === undefined ? { file, keyFile: keyBeside(file) } : { file, keyFile, keyFlag }];
+  });
+}
+
+/**
+ * Returns settings that name a file in a way that cannot be followed here. The file may expire unseen, so each of them is
+ * reported for a person to act. Pure.
+ */
+export function unreadSettings(settings: SettingsHere): readonly UnreadSettings[] {
+  return componentNames.flatMap((component): UnreadSettings[] => {
+    const here = settings[component];
+    if (here === undefined) return [];
+    const messages = Object.entries(fileFlags[component]).flatMap(([flag, role]) =>
+      // The key of a certificate behind a comma has no flag of its own.
+      pathsOf(flag, role, here.values)
+        .flatMap(({ path, key, keyFlag }) => (keyFlag === flag ? [path, key ?? ''] : path))
+        .flatMap((path) => {
+          const place = hostPlaceOf(path, here);
+          // A component remakes the files in a directory of its own when its pod starts.
+          if (place?.unknown === undefined || (role.holds === 'directory' && place.isInPod === true)) return [];
+          return [
+            `Cannot find the file of ${component} --${flag} on this machine: "${path}" ${place.unknown}; ` +
+              `name it by an absolute path of this host in "${here.source}"`,
+          ];
+        }),
+    );
+    if (here.isHidden === true)
+      messages.push(
+        `Cannot find the flags of ${component} in "${here.source}": its command does not run ${component} by name, and ` +
+          'what it starts is not read; name the files of its flags there',
+      );
+    return messages.length === 0
+      ? []
+      : [{ component, scope: 'settings', file: here.source, message: messages.join('; ') }];
+  });
+}
+
 /** `artefacts`: with the places of their files on this machine. */
-export interface SignersHere {
+interface SignersHere {
   readonly artefacts: readonly Artefact[];
   readonly files: Pick<MachineFiles, 'text'>;
 }

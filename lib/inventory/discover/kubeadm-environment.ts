@@ -3,27 +3,26 @@
 import { realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { FileOfFlag } from '../flag-entries.ts';
-import { allDirectories, allFiles, pathHere, type PlacesHere } from '../located.ts';
+import { allDirectories, allFiles, filesOf, isFile, pathHere, type PlacesHere } from '../places.ts';
 import type { Inventory } from '../model.ts';
 import { namedHere } from '../named-entries.ts';
-import { filesOf, isFile } from '../places.ts';
 import type { Environment } from '../resolve.ts';
 import { isConfirmedBy } from './address-witnesses.ts';
-import { shownDirectory } from './certificates-directory.ts';
+import {
+  movedPaths,
+  namedDirectories,
+  type NamedFiles,
+  namedFiles,
+  type SettingsHere,
+  shownDirectory,
+} from './named-files.ts';
 import { componentServers } from './component-servers.ts';
 import { demandedHostnames } from './demanded-hostnames.ts';
 import { electsLeader } from './documents.ts';
 import { directoriesOfKubeadm, discoverKubeadm, type Machine } from './kubeadm-machine.ts';
-import { filesOfFlags, withIssuers } from './files-of-flags.ts';
-import { isOnMachine, readerBelow } from './machine-files.ts';
+import { filesOfFlags, unreadSettings, withIssuers } from './files-of-flags.ts';
+import { type Discovered, isOnMachine, readerBelow } from './machine-files.ts';
 import { filesOfSigners, signerChoices } from './signer-places.ts';
-import { unreadSettings } from './unread-settings.ts';
-import { movedPaths, namedDirectories, type NamedFiles, namedFiles, type SettingsHere } from './named-files.ts';
-
-export interface Discovered {
-  readonly environment: Environment;
-  readonly notes: readonly string[];
-}
 
 /** Discovers the environment. Throws ConfigInvalid on a machine that is no control plane of kubeadm. */
 export async function environmentOfKubeadm(

@@ -41,7 +41,7 @@ export interface Machine {
   readonly addresses?: () => Addresses;
 }
 
-export interface KubeadmQuestion extends Machine {
+interface KubeadmQuestion extends Machine {
   readonly directories: Readonly<Record<'kubernetesDir' | 'pkiDir' | 'kubeletDir', string>>;
   /** Values that the administrator has configured. */
   readonly given: Environment;

@@ -2,19 +2,14 @@
 // the CA of the API server, the configuration of the kubelet the CA of its clients. Impure: it reads files, and nothing
 // else.
 import { realpath } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { readKubeconfigView, type Source } from '../../kubeconfig/document.ts';
 import { byHandAdvice } from '../../next-command.ts';
-import { isMapping, yamlMapping } from '../../yaml.ts';
-import { allDirectories } from '../located.ts';
+import { allDirectories } from '../places.ts';
 import type { Inventory } from '../model.ts';
 import type { Environment } from '../resolve.ts';
-import { readerBelow } from './machine-files.ts';
-
-interface Discovered {
-  readonly environment: Environment;
-  readonly notes: readonly string[];
-}
+import { withConfiguration } from './component-settings.ts';
+import { type Discovered, readerBelow } from './machine-files.ts';
 
 export async function environmentOfKubelet(inventory: Inventory, given: Environment, root = '/'): Promise<Discovered> {
   const { kubernetesDir = '', pkiDir = '', kubeletDir = '' } = allDirectories(inventory, given.directories ?? {});
@@ -32,7 +27,9 @@ export async function environmentOfKubelet(inventory: Inventory, given: Environm
     ...rest,
     files: { ...files, clientCaFile: null },
   });
-  const clientCaFile = clientAuthority(join(kubeletDir, 'config.yaml'), await text(join(kubeletDir, 'config.yaml')));
+  const file = join(kubeletDir, 'config.yaml');
+  const configuration = { flag: 'config', file, documents: [(await text(file)) ?? ''] };
+  const clientCaFile = withConfiguration('kubelet', new Map(), configuration).get('client-ca-file')?.at(-1);
   const found = async (): Promise<Environment> => {
     if (view === undefined) return withoutCas(cannot(`is absent or cannot be read; ${byHandAdvice()}`));
     if ('problem' in view) return withoutCas(cannot(`cannot be used, ${view.problem}; ${byHandAdvice()}`));
@@ -67,11 +64,4 @@ async function pairOf(certificate: Source, key: Source): Promise<Environment['fi
   const [real, realOfKey] = await Promise.all([certificate, key].map(({ file }) => realpath(file).catch(() => file)));
   if (real === realOfKey) return { clientFile: certificate.file };
   return { clientFile: null, clientCertFile: certificate.file, clientKeyFile: key.file };
-}
-
-/** `authentication.x509.clientCAFile` of a KubeletConfiguration; undefined where the field cannot be read. */
-function clientAuthority(file: string, document: string | undefined): string | undefined {
-  let at: unknown = document === undefined ? undefined : yamlMapping(document);
-  for (const field of ['authentication', 'x509', 'clientCAFile']) at = isMapping(at) ? at[field] : undefined;
-  return typeof at === 'string' && at !== '' ? resolve(dirname(file), at) : undefined;
 }

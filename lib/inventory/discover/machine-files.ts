@@ -1,4 +1,5 @@
-// Files of this machine, or below another root, as far as discovery reads them.
+// Files of this machine, or below another root, as far as discovery reads them, and the certificates in them: in PEM files,
+// and in kubeconfigs. Impure: it reads files, and nothing else. Never fails because of a file.
 import type { Dirent } from 'node:fs';
 import { access, readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -6,6 +7,16 @@ import { realDisk } from '../../disk/disk.ts';
 import { readRegularFile } from '../../disk/files.ts';
 import { errorText, systemCode } from '../../errors.ts';
 import { yamlText } from '../../yaml.ts';
+import type { Environment } from '../resolve.ts';
+import { readKubeconfigView, type Source } from '../../kubeconfig/document.ts';
+import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
+
+/** An environment that was found on this machine. */
+export interface Discovered {
+  readonly environment: Environment;
+  /** Files that could not be read or that no component reads, as sentences. */
+  readonly notes: readonly string[];
+}
 
 export interface MachineFiles {
   /** Undefined for a file that is absent or cannot be read. */
@@ -55,4 +66,37 @@ export async function isOnMachine(path: string): Promise<boolean> {
     const code = systemCode(err);
     return code !== 'ENOENT' && code !== 'ENOTDIR';
   }
+}
+
+/** The current context of a kubeconfig, which its component uses, whatever its names are. */
+interface HeldByKubeconfig {
+  readonly server: string | undefined;
+  /** Whether it verifies the host of that URL against the names of the server's certificate. */
+  readonly checksHost: boolean;
+  /** A kubeconfig may have a token instead, or nothing. */
+  readonly namesCertificate: boolean;
+  /** Undefined where there is none, or it cannot be read. */
+  readonly leaf: Certificate | undefined;
+}
+
+/** Returns none where the file is absent or holds none. */
+export async function certificatesIn(file: string, text: MachineFiles['text']): Promise<readonly Certificate[]> {
+  return wholeCertificates(Buffer.from((await text(file)) ?? ''));
+}
+
+/** Undefined where the file is absent, broken or no kubeconfig, or another program maintains its credentials. */
+export async function heldByKubeconfig(
+  file: string,
+  text: MachineFiles['text'],
+): Promise<HeldByKubeconfig | undefined> {
+  const view = readKubeconfigView(file, Buffer.from((await text(file)) ?? ''), {});
+  if (!('user' in view)) return undefined;
+  const { certificate, server, insecure, serverName } = view;
+  const checksHost = !insecure && serverName === undefined;
+  return { server, checksHost, namesCertificate: certificate.kind !== 'none', leaf: await leafOf(certificate, text) };
+}
+
+async function leafOf(source: Source, text: MachineFiles['text']): Promise<Certificate | undefined> {
+  if (source.kind === 'file') return (await certificatesIn(source.file, text))[0];
+  return source.kind === 'data' ? wholeCertificates(source.bytes ?? Buffer.of())[0] : undefined;
 }

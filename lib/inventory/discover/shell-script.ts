@@ -1,7 +1,6 @@
 // Commands of a shell script, as far as the start of a component needs them: quotes, variables, parameters ("$@").
 // Pure. Unknown expansions (`$(...)`, a variable that nothing sets) stay unchanged.
 import { bounds } from '../../bounds.ts';
-import { roomForValues } from './container-words.ts';
 
 interface ShellInput {
   /** Variables of the environment. */
@@ -129,4 +128,25 @@ function expansionAt(text: string, { variables, parameters, put }: Known): Expan
   const value = (/^\d+$/.test(name) ? parameters[Number(name)] : variables.get(name)) ?? otherwise;
   const filled = put(value, whole);
   return { length: whole.length, texts: [filled], isSplit: filled !== whole };
+}
+
+/** Replaces a variable by its value as long as there is room for it in the text; else the written text stays. */
+export function roomForValues(): (value: string | undefined, written: string) => string {
+  let left: number = bounds.script.most.unfolded;
+  return (value, written) => {
+    if (value === undefined || value.length > left) return written;
+    left -= value.length;
+    return value;
+  };
+}
+
+/**
+ * Expands a word of a container's command, args or variables the way of its kubelet (kubernetes/kubernetes:
+ * third_party/forked/golang/expansion/expand.go): `$(NAME)` is replaced, `$$` is one `$`, and an unknown variable stays unchanged.
+ */
+export function expanded(text: string, variables: ReadonlyMap<string, string>): string {
+  const put = roomForValues();
+  return text.replaceAll(/\$\$|\$\(([^()]*)\)/g, (found, name?: string) =>
+    name === undefined ? '$' : put(variables.get(name), found),
+  );
 }

@@ -4,20 +4,19 @@ import { join } from 'node:path';
 import { signatureMatches } from '../../pki/verify.ts';
 import type { Certificate } from '../../pki/certificate.ts';
 import type { FileOfFlag } from '../flag-entries.ts';
-import { namedFileOf, pathHere, type PlacesHere } from '../located.ts';
+import { namedFileOf, pathHere, type PlacesHere } from '../places.ts';
 import type { Artefact, Inventory } from '../model.ts';
-import { certificatesIn, heldByKubeconfig } from './certificates-here.ts';
-import { isOnMachine, type MachineFiles } from './machine-files.ts';
+import { certificatesIn, heldByKubeconfig, isOnMachine, type MachineFiles } from './machine-files.ts';
 import { keyBeside, type NamedFiles } from './named-files.ts';
 
 /** Absolute paths on this machine. */
-export interface SignerPlace {
+interface SignerPlace {
   readonly certFile: string;
   readonly keyFile: string;
 }
 
 /** The places where a signer may be, the place of its own flag first. */
-export interface SignerChoice {
+interface SignerChoice {
   /** Names in the inventory of its certificate file and its key file. */
   readonly names: SignerPlace;
   readonly places: readonly [SignerPlace, ...SignerPlace[]];
@@ -58,7 +57,7 @@ export function signerChoices(
 }
 
 /** A place, and the evidence for it. */
-export interface SeenPlace {
+interface SeenPlace {
   readonly place: SignerPlace;
   readonly hasKey: boolean;
   /** Its file begins with a leaf certificate, whose chain may follow: the key belongs to the leaf. */

@@ -1,6 +1,6 @@
 // Units of systemd as far as they start a component: the command line of ExecStart, with the variables of the unit in
 // it (systemd.service(5), "Command lines"; systemd.exec(5), Environment=, EnvironmentFile=). Pure.
-import { roomForValues } from './container-words.ts';
+import { roomForValues } from './shell-script.ts';
 
 /** A service as its unit and drop-ins define it. */
 export interface ServiceUnit {

@@ -6,21 +6,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { kubeletClientSigner } from '../../../lib/bootstrap-identity.ts';
-import { systemClock } from '../../../lib/clock.ts';
-import { tokenSecretName } from '../../../lib/install/accounts.ts';
-import { applyManifest } from '../../../lib/install/apply.ts';
-import { installManifests } from '../../../lib/install/rbac.ts';
-import { openConnection } from '../../../lib/kube/connection.ts';
 import { createLeaf } from '../certificates/certificates.ts';
 import { writeKubeconfig } from '../certificates/kubeconfig.ts';
 import { kubeletRequest } from '../certificates/requests.ts';
 import { eventually } from '../eventually.ts';
+import { accountToken, installApprover } from './approver-install.ts';
 import { apiRequest, type ApiRequest, type ApiResponse } from './api-client.ts';
 import { type ControlPlane, startControlPlane } from './control-plane.ts';
 import { Tool } from './recovery-world.ts';
 
 export const csrCollection = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
-const namespace = 'kube-cert-recovery';
 const hour = 3_600_000;
 
 export interface Csr {
@@ -65,22 +60,10 @@ export class ApproverWorld implements AsyncDisposable {
       components: ['etcd', 'kube-apiserver', 'kube-controller-manager'],
       flags: { 'kube-apiserver': { 'enable-bootstrap-token-auth': 'true' } },
     });
-    const kubeconfigFile = controlPlane.recoveryKubeconfig;
-    const connection = await openConnection({ kubeconfigFile, clock: systemClock, userAgent: 'test' });
-    const { signal } = new AbortController();
-    for (const manifest of installManifests({ artefacts: [], namespace, approver: true })) {
-      await applyManifest({ connection, signal }, manifest);
-    }
-    await connection.close();
-    const tokenOf = (secret: string): Promise<string> =>
-      eventually(async () => {
-        const { body } = await controlPlane.admin(`/api/v1/namespaces/${namespace}/secrets/${secret}`);
-        const { token } = (body as { data: { token: string } }).data;
-        return Buffer.from(token, 'base64').toString();
-      });
+    await installApprover(controlPlane);
     const tokens = {
-      approver: await tokenOf(tokenSecretName('approver')),
-      bootstrapper: await tokenOf(tokenSecretName('node-bootstrapper')),
+      approver: await accountToken(controlPlane, 'approver'),
+      bootstrapper: await accountToken(controlPlane, 'node-bootstrapper'),
     };
     const kubeconfig = await writeKubeconfig(join(root, 'kubeconfig'), {
       server: controlPlane.url,

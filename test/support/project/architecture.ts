@@ -20,13 +20,13 @@ const layers: readonly (readonly RegExp[])[] = [
   [/^lib\/plan\//, /^lib\/proof\//, /^lib\/trust\//, /^lib\/issue\//, /^lib\/webhooks\//, /^lib\/restart\//],
   // What a user may configure is said in terms of the inventory and the plan.
   [/^lib\/config\//],
+  // Where new content comes from: made here, or obtained elsewhere.
+  [/^lib\/origin\//],
   [
     /^lib\/regen\//,
     /^lib\/syncer\//,
     /^lib\/fileobserver\//,
     /^lib\/approver\//,
-    /^lib\/origin\//,
-    /^lib\/management\//,
     /^lib\/status\//,
     /^lib\/install\//,
     /^lib\/adopt\//,

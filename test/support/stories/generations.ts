@@ -3,7 +3,8 @@
 import { createHash } from 'node:crypto';
 import { systemClock } from '../../../lib/clock.ts';
 import { openConnection } from '../../../lib/kube/connection.ts';
-import { watchObject } from '../../../lib/kube/objects.ts';
+import { listWatch } from '../../../lib/kube/list-watch.ts';
+import { namedListPath } from '../../../lib/kube/objects.ts';
 import type { ConfigMap, Secret } from '../../../lib/kube/kube.ts';
 import { createLog } from '../../../lib/log.ts';
 import { eventually } from '../eventually.ts';
@@ -24,15 +25,13 @@ export async function watchGenerations({ resolved, controlPlane }: RecoveryWorld
     if (!('namespace' in location) || kind === 'keyPair') continue;
     const contents = new Set<string>();
     seen.set(name, contents);
+    const add = ({ data = {} }: Secret | ConfigMap): void => void contents.add(digest(data));
     watches.push(
-      watchObject<Secret | ConfigMap>({
+      listWatch<Secret | ConfigMap>({
         connection,
-        kind: location.kind,
-        namespace: location.namespace,
-        name: location.name,
-        onState: (state) => {
-          if (state.present) contents.add(digest(state.object.data ?? {}));
-        },
+        path: namedListPath(location),
+        onList: (objects) => objects.forEach(add),
+        onEvent: (type, object) => type !== 'DELETED' && add(object),
         clock: systemClock,
         log: createLog({ write: () => undefined }),
         signal: stop.signal,

@@ -1,7 +1,7 @@
 // Real requests for every resource that an API server has, by every verb that it knows of it: which of them are refused is
 // the answer to what a user may do.
 import type { Agent } from 'node:https';
-import { apiRequest, type ApiTarget } from './api-client.ts';
+import { apiRequest, type ApiTarget } from '../support/cluster/api-client.ts';
 
 export interface ApiResource {
   readonly group: string;

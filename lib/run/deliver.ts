@@ -1,69 +1,64 @@
 // Delivers pairs of this machine into the Secrets that the administrator configures. Nothing is signed. A present pair
 // is replaced only by a pair that expires later and would be accepted (plan/judge-pair.ts), by the store's
 // compare-and-swap; each log line names the destination.
-import type { Clock } from '../clock.ts';
+import type { PairDelivery } from '../config/management-settings.ts';
+import type { RegenConfig } from '../config/mode-settings.ts';
 import { isCode, RecoveryError, errorText } from '../errors.ts';
+import { RunState } from '../host/state.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
-import type { Location, Resolved, ResolvedTarget } from '../inventory/model.ts';
+import type { Resolved, ResolvedTarget } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
-import type { Log } from '../log.ts';
+import { identityOf, inTime, secretText, withSecretsOf } from '../origin/other-cluster.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { leafOfPair } from '../plan/gather-offers.ts';
 import { isEnding, offerProblem } from '../plan/judge-pair.ts';
 import type { Found, Store } from '../store/store.ts';
+import { connectorOf } from './connections.ts';
+import type { Runtime } from './runtime.ts';
 
-/** Destination of a pair. */
-export interface PairDestination {
-  /** Its name in the log. */
-  readonly text: string;
-  readonly location: Location;
-  /** Opens the store for the duration of `work`; the signal aborts when the time of this destination is over. */
-  readonly withStore: <T>(work: (store: Store, signal: AbortSignal) => Promise<T>) => Promise<T>;
-}
-
-interface Delivering {
-  readonly resolved: Resolved;
+interface Delivering extends Pick<Runtime, 'resolved' | 'clock' | 'log' | 'signal'> {
   /** The files of this host. */
   readonly store: Store;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly signal: AbortSignal;
-  /** Whether the destination needs no check for this pair now. */
-  readonly isDone: (name: string, fingerprint: string) => Promise<boolean>;
-  readonly done: (name: string, fingerprint: string, outcome: 'looked' | 'failed') => Promise<void>;
+  readonly state: RunState;
 }
 
 /** Delivers all in parallel. Never rejects but by an abort: a failure is logged, and other deliveries go on. */
 export async function deliverPairs(
-  destinations: ReadonlyMap<string, PairDestination>,
-  delivering: Delivering,
+  { deliveries, lockDir }: RegenConfig,
+  store: Store,
+  runtime: Runtime,
 ): Promise<void> {
-  await Promise.all([...destinations].map(([name, destination]) => deliver(name, destination, delivering)));
+  const delivering = { ...runtime, store, state: new RunState(lockDir) };
+  await Promise.all(Object.entries(deliveries).map(([name, delivery]) => deliver(name, delivery, delivering)));
 }
 
-async function deliver(name: string, destination: PairDestination, delivering: Delivering): Promise<void> {
-  const { store, clock, log, signal, isDone, done } = delivering;
+/** A timer runs each minute: a Secret whose pair is up to date is read once an hour, and again soon after a failure. */
+const pace = { againMs: 3_600_000, afterFailureMs: 600_000 };
+
+async function deliver(name: string, delivery: PairDelivery, delivering: Delivering): Promise<void> {
+  const { store, state, clock, log, signal } = delivering;
   const target = targetOf(name, delivering.resolved);
   if (target === undefined) return; // it does not exist on this machine
-  const fields = { artefact: name, message: destination.text };
   // The repair has reported pairs that cannot be read or used.
   const own = await store.read(target.location, signal).catch(() => undefined);
   signal.throwIfAborted();
   const leaf = leafOf(own);
   if (own === undefined || leaf === undefined || !isWhole(own) || clock.now() >= leaf.facts.notAfter) return;
-  const { fingerprint } = leaf.facts;
-  if (await isDone(name, fingerprint)) return;
-  try {
-    const outcome = await putInto(destination, { own, leaf, target }, delivering);
-    if (outcome === 'written') log.info('pair.delivered', { ...fields, notAfter: leaf.facts.notAfter.toISOString() });
-    else if (outcome !== undefined) log.warn('pair.failed', { ...fields, err: `Cannot be used there: ${outcome}` });
-    await done(name, fingerprint, 'looked');
-  } catch (err) {
-    signal.throwIfAborted();
-    const code = err instanceof RecoveryError ? err.code : undefined;
-    log.warn('pair.failed', { ...fields, err: errorText(err), code });
-    await done(name, fingerprint, 'failed');
-  }
+  const what = `${leaf.facts.fingerprint} ${identityOf(delivery)}`;
+  const fields = { artefact: name, message: secretText(delivery.secret) };
+  await state.whenDue(`delivered-${name}`, what, { ...pace, clock }, async () => {
+    try {
+      const outcome = await putInto(delivery, { own, leaf, target }, delivering);
+      if (outcome === 'written') log.info('pair.delivered', { ...fields, notAfter: leaf.facts.notAfter.toISOString() });
+      else if (outcome !== undefined) log.warn('pair.failed', { ...fields, err: `Cannot be used there: ${outcome}` });
+      return 'done';
+    } catch (err) {
+      signal.throwIfAborted();
+      const code = err instanceof RecoveryError ? err.code : undefined;
+      log.warn('pair.failed', { ...fields, err: errorText(err), code });
+      return 'failed';
+    }
+  });
 }
 
 interface OwnPair {
@@ -74,14 +69,16 @@ interface OwnPair {
 
 /** Why the pair may not be put there, as the end of a sentence; undefined where nothing is to be done. */
 async function putInto(
-  { text, location, withStore }: PairDestination,
+  { secret }: PairDelivery,
   { own, leaf, target }: OwnPair,
   delivering: Delivering,
 ): Promise<string | undefined> {
-  const { clock } = delivering;
+  const { clock, log, signal } = delivering;
+  const text = secretText(secret);
+  const location = { kind: 'secret', namespace: secret.namespace, name: secret.name } as const;
   const authorities = await authoritiesOf(target, delivering);
-  return withStore(async (there, signal) => {
-    const found = await there.read(location, signal);
+  const put = async (there: Store, limited: AbortSignal): Promise<string | undefined> => {
+    const found = await there.read(location, limited);
     if (found === undefined)
       throw new RecoveryError('MaterialInvalid', `Cannot use ${text}: it is absent, and not made here`);
     const present = isWhole(found) ? leafOf(found) : undefined;
@@ -93,10 +90,12 @@ async function putInto(
     const { [certificateKey]: certificate, [privateKeyKey]: key } = own.entries;
     if (certificate === undefined || key === undefined) return undefined;
     const next = { entries: { [certificateKey]: certificate, [privateKeyKey]: key }, annotations: {} };
-    const outcome = await there.write(location, next, { version: found.version }, signal);
+    const outcome = await there.write(location, next, { version: found.version }, limited);
     if (outcome === 'conflict') throw new RecoveryError('KubeConflict', `Cannot write ${text}: it has just changed`);
     return outcome;
-  });
+  };
+  const connect = connectorOf({ clock, log, signal });
+  return inTime(signal, text, (limited) => withSecretsOf(secret, connect, (there) => put(there, limited)));
 }
 
 function targetOf(name: string, { artefacts }: Resolved): ResolvedTarget | undefined {

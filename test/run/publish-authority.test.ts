@@ -4,7 +4,7 @@ import type { KubeRequest } from '../../lib/kube/kube.ts';
 import type { ClusterInfo } from '../../lib/kube/cluster-info.ts';
 import { renewWithOwnKey } from '../../lib/pki/own-key.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
-import { updateClusterInfo, withRenewedAuthority } from '../../lib/regen/published-authority.ts';
+import { updateClusterInfo, withRenewedAuthority } from '../../lib/run/publish-authority.ts';
 import { type Authority, authority, day, now } from '../pki/authority.ts';
 import { clusterInfoKubeconfig } from '../support/cluster/cluster-info.ts';
 

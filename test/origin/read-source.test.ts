@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../lib/clock.ts';
 import { isRunning, startOf } from '../../lib/host/proc.ts';
-import { readSource } from '../../lib/management/read-source.ts';
+import { readSource } from '../../lib/origin/read-source.ts';
 import { createAuthority } from '../support/certificates/certificates.ts';
 import { eventually } from '../support/eventually.ts';
 

@@ -1,20 +1,20 @@
 // Three machines for a month: each runs the real loop of regen, over one store, by a clock of its own that is off by
 // minutes, ahead by a year after a boot, or set back by hand. Real keys and certificates; time passes only when all of
 // them sleep. Two of them lead, and renew their Leases as long as their clients' certificates are valid.
-import { makeGeneration } from '../../../lib/install/first-generation.ts';
-import type { Location, Resolved } from '../../../lib/inventory/model.ts';
-import type { KubeRequest } from '../../../lib/kube/kube.ts';
-import { createOtherClocks } from '../../../lib/regen/other-clocks.ts';
-import { createLog } from '../../../lib/log.ts';
-import { parseCertificates } from '../../../lib/pki/certificate.ts';
-import { createKeyPool } from '../../../lib/pki/key-pool.ts';
-import { runRegen } from '../../../lib/regen/run.ts';
-import { locationText, type Material, type Store } from '../../../lib/store/store.ts';
-import { FakeClock } from '../fake-clock.ts';
-import { MemoryStore } from './memory-store.ts';
-import { shared } from '../cluster/shared-store.ts';
-import { StoreReaders } from './store-readers.ts';
-import { certificateKey } from '../../../lib/inventory/content.ts';
+import { makeGeneration } from '../../lib/install/first-generation.ts';
+import type { Location, Resolved } from '../../lib/inventory/model.ts';
+import type { KubeRequest } from '../../lib/kube/kube.ts';
+import { createOtherClocks } from '../../lib/regen/other-clocks.ts';
+import { createLog } from '../../lib/log.ts';
+import { parseCertificates } from '../../lib/pki/certificate.ts';
+import { createKeyPool } from '../../lib/pki/key-pool.ts';
+import { runRegen } from '../../lib/regen/run.ts';
+import { locationText, type Material, type Store } from '../../lib/store/store.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { MemoryStore } from '../support/stories/memory-store.ts';
+import { shared } from '../support/cluster/shared-store.ts';
+import { StoreReaders } from '../support/stories/store-readers.ts';
+import { certificateKey } from '../../lib/inventory/content.ts';
 
 export const minute = 60_000;
 export const hour = 60 * minute;

@@ -9,7 +9,7 @@ import type { Clock } from '../clock.ts';
 import type { ManagementPlace, PairSource } from '../config/management-settings.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
-import { RecoveryError, systemCode } from '../errors.ts';
+import { errorText, RecoveryError, systemCode } from '../errors.ts';
 import { requireClosed } from '../host/closed-path.ts';
 import { environOf, processIds } from '../host/proc.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -17,6 +17,8 @@ import { encodePem, readPem } from '../pki/pem.ts';
 import type { PairBytes } from '../plan/gather-offers.ts';
 import { waitAtMost } from '../retry.ts';
 import type { Store } from '../store/store.ts';
+import type { ObtainedAnswer, Obtaining } from './obtaining.ts';
+import { inTime, sourceText, withSecretsOf } from './other-cluster.ts';
 
 export interface SourceAsking {
   /** Opens the store of the cluster that holds a Secret. */
@@ -28,13 +30,28 @@ export interface SourceAsking {
 
 const mostBytes = bounds.command.most.bytes;
 
-export const secretText = ({ namespace, name, kubeconfig }: ManagementPlace): string =>
-  `Secret "${namespace}/${name}" (kubeconfig "${kubeconfig}")`;
+const notRun = { problem: 'a run would run it', notRun: true } as const;
 
-export function sourceText({ secret, pemPair, command }: PairSource): string {
-  if (secret !== undefined) return secretText(secret);
-  if (pemPair !== undefined) return `files "${pemPair.certFile}" and "${pemPair.keyFile}"`;
-  return `command "${command?.[0] ?? ''}"`;
+/** The pair of the source of a target, read for a limited time; or why there is none. Never rejects but by an abort. */
+export async function fetched(artefact: string, run: Obtaining): Promise<ObtainedAnswer> {
+  const source = run.sources[artefact] ?? {};
+  const place = sourceText(source);
+  if (run.purpose === 'dryRun' && source.command !== undefined) return notRun;
+  try {
+    return await inTime(run.signal, place, (signal) =>
+      readSource(source, {
+        withSecrets: (secret, work) => withSecretsOf(secret, run.connect, work),
+        clock: run.clock,
+        signal,
+      }),
+    );
+  } catch (err) {
+    run.signal.throwIfAborted();
+    const problem = errorText(err);
+    const code = err instanceof RecoveryError ? err.code : undefined;
+    run.log.warn('pair.failed', { artefact, message: place, err: problem, code });
+    return { problem };
+  }
 }
 
 /** Reads the pair. Throws ReadFailed, MaterialInvalid, and errors of the store. */

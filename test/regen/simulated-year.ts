@@ -2,28 +2,36 @@
 // keys and certificates, a clock that only the story moves. Whichever wakes, the other may come between two of its writes.
 // Every write of either is kept, with the generation that it made: a certificate, a set of certificates, a content.
 import { createHash } from 'node:crypto';
-import type { Location, Resolved } from '../../../lib/inventory/model.ts';
-import { withNames } from '../../../lib/inventory/names-in-api.ts';
-import { loadPreset } from '../../../lib/inventory/preset.ts';
-import { resolve } from '../../../lib/inventory/resolve.ts';
-import { createLog } from '../../../lib/log.ts';
-import { noMetrics } from '../../../lib/metrics.ts';
-import { createKeyPool } from '../../../lib/pki/key-pool.ts';
-import { generateKey } from '../../../lib/pki/key.ts';
-import { signSigner } from '../../../lib/pki/sign.ts';
-import { signatureMatches } from '../../../lib/pki/verify.ts';
-import type { Certificate } from '../../../lib/pki/certificate.ts';
-import type { RenewalPolicy } from '../../../lib/plan/decision.ts';
-import { Journal } from '../../../lib/regen/journal.ts';
-import { createLook, type Look } from '../../../lib/regen/look.ts';
-import { type Found, locationText, type Material, type Seen, type Store } from '../../../lib/store/store.ts';
-import { parseYaml } from '../../../lib/yaml.ts';
-import { algorithm, pick, type Random, seeded, StoryClock } from '../faults/interleaving.ts';
-import * as cluster from '../cluster/openshift-objects.ts';
-import { configMap, held, leafs, ObjectStore, OperatorActor, type OperatorOptions, secret } from './operator-actor.ts';
-import { openshiftNames } from './preset-worlds.ts';
-import { problems } from './soundness.ts';
-import { contentsOf } from './store-readers.ts';
+import type { Location, Resolved } from '../../lib/inventory/model.ts';
+import { withNames } from '../../lib/inventory/names-in-api.ts';
+import { loadPreset } from '../../lib/inventory/preset.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
+import { createLog } from '../../lib/log.ts';
+import { noMetrics } from '../../lib/metrics.ts';
+import { createKeyPool } from '../../lib/pki/key-pool.ts';
+import { generateKey } from '../../lib/pki/key.ts';
+import { signSigner } from '../../lib/pki/sign.ts';
+import { signatureMatches } from '../../lib/pki/verify.ts';
+import type { Certificate } from '../../lib/pki/certificate.ts';
+import type { RenewalPolicy } from '../../lib/plan/decision.ts';
+import { Journal } from '../../lib/regen/journal.ts';
+import { createLook, type Look } from '../../lib/regen/look.ts';
+import { type Found, locationText, type Material, type Seen, type Store } from '../../lib/store/store.ts';
+import { parseYaml } from '../../lib/yaml.ts';
+import { algorithm, pick, type Random, seeded, StoryClock } from '../support/faults/interleaving.ts';
+import * as cluster from '../support/cluster/openshift-objects.ts';
+import {
+  configMap,
+  held,
+  leafs,
+  ObjectStore,
+  OperatorActor,
+  type OperatorOptions,
+  secret,
+} from '../support/stories/operator-actor.ts';
+import { openshiftNames } from '../support/stories/preset-worlds.ts';
+import { problems } from '../support/stories/soundness.ts';
+import { contentsOf } from '../support/stories/store-readers.ts';
 
 const second = 1000;
 const minute = 60_000;

@@ -2,8 +2,8 @@
 // of key, constraint and date that a verifier looks at. Each certificate is nearly as it should be, so that about a third of
 // the chains are good.
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
-import { derTime, tags, writeDer } from '../../../lib/pki/der.ts';
-import type { Dice } from '../faults/damage.ts';
+import { derTime, tags, writeDer } from '../../lib/pki/der.ts';
+import type { Dice } from '../support/faults/damage.ts';
 
 export interface SeededChain {
   /** PEM. */

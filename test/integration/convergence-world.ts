@@ -1,18 +1,18 @@
 // One namespace of a real API server with a CA of every origin: made here, brought by others, an intermediate; bundles,
 // one of others, what is composed of them, a copy. Everything that was made here has expired.
 import { createPublicKey, X509Certificate } from 'node:crypto';
-import { caBundleKey, certificateKey, privateKeyKey } from '../../../lib/inventory/content.ts';
-import { makeGeneration } from '../../../lib/install/first-generation.ts';
-import type { ApiLocation, Resolved, ResolvedArtefact, ResolvedTarget } from '../../../lib/inventory/model.ts';
-import { topologicalOrder } from '../../../lib/inventory/order.ts';
-import { collectionPath, apiKinds } from '../../../lib/kube/resources.ts';
-import { generateKey } from '../../../lib/pki/key.ts';
-import { signSigner } from '../../../lib/pki/sign.ts';
-import { objectOf } from '../../../lib/store/api-store.ts';
-import type { Entries } from '../../../lib/store/store.ts';
-import type { ControlPlane } from '../cluster/control-plane.ts';
-import { algorithm } from '../faults/interleaving.ts';
-import type { LiveObject } from '../faults/acts-of-others.ts';
+import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
+import { makeGeneration } from '../../lib/install/first-generation.ts';
+import type { ApiLocation, Resolved, ResolvedArtefact, ResolvedTarget } from '../../lib/inventory/model.ts';
+import { topologicalOrder } from '../../lib/inventory/order.ts';
+import { collectionPath, apiKinds } from '../../lib/kube/resources.ts';
+import { generateKey } from '../../lib/pki/key.ts';
+import { signSigner } from '../../lib/pki/sign.ts';
+import { objectOf } from '../../lib/store/api-store.ts';
+import type { Entries } from '../../lib/store/store.ts';
+import type { ControlPlane } from '../support/cluster/control-plane.ts';
+import { algorithm } from '../support/faults/interleaving.ts';
+import type { LiveObject } from '../support/faults/acts-of-others.ts';
 
 const day = 24 * 3_600_000;
 

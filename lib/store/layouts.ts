@@ -1,18 +1,19 @@
-// PEM files of this host as layouts. A certificate and its key, or a bundle, in files of their own: their bytes are
-// written unchanged. Or certificate and key in one file, as the kubelet keeps them: split into entries, and joined
-// again with all other blocks of the file. Certificates that follow the leaf belong to its entry: issue decides which
-// of them stay. Blocks that are neither certificate nor key are in no entry; they stay here.
+// Kinds of location in files of this host as layouts: one for each kind. A certificate and its key, or a bundle, in files
+// of their own: their bytes are written unchanged. Or certificate and key in one file, as the kubelet keeps them: split
+// into entries, and joined again with all other blocks of the file. Certificates that follow the leaf belong to its
+// entry: issue decides which of them stay. A kubeconfig is in kubeconfig.ts.
 import { errorText, RecoveryError } from '../errors.ts';
-import type { DiskLocation, LocationOf } from '../inventory/model.ts';
-import { filesOf } from '../inventory/places.ts';
-import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
-import { bytesOf, type Change, type Layout, type Part } from './disk-layout.ts';
-import { bothRoles, contentOfOthers, requireOwn, roleOfEntry } from './others-content.ts';
-import { type Entries, locationText } from './store.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import type { DiskLocation, Endpoints, LocationOf } from '../inventory/model.ts';
+import { filesOf } from '../inventory/places.ts';
+import { bytesOf, type Change, type Layout, type Part } from './disk-layout.ts';
+import { kubeconfigLayout } from './kubeconfig.ts';
+import { bothRoles, contentOfOthers, requireOwn, roleOfEntry } from './others-content.ts';
+import { holdsCertificate, holdsKey, keysIn, putTogether, takeApart } from './pem-blocks.ts';
+import { type Entries, locationText } from './store.ts';
 
 /** The key first: a read between the two renames returns a certificate that readers know, without its key. */
-export function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Layout {
+function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Layout {
   const files = filesOf(location)
     .map(({ entry, file }) => ({ key: entry ?? '', file, mode: entry === privateKeyKey ? 0o600 : 0o644 }))
     .toReversed();
@@ -58,7 +59,6 @@ interface CertificateWrite {
 function requireNoKeyLost(location: DiskLocation, file: string, { key, parts, next }: CertificateWrite): void {
   const former = bytesOf(parts, key);
   if (next[key] === undefined || !holdsKey(former) || !holdsCertificate(former)) return;
-  const keysIn = (bytes: Uint8Array | undefined): readonly string[] => blocksOf(bytes).filter(isKey).map(encodePem);
   const present = keysIn(bytesOf(parts, privateKeyKey));
   const hasNewKey = keysIn(next[privateKeyKey]).some((one) => !present.includes(one));
   if (hasNewKey || keysIn(former).every((one) => present.includes(one))) return;
@@ -68,10 +68,7 @@ function requireNoKeyLost(location: DiskLocation, file: string, { key, parts, ne
 
 const combinedRole = 'combined.pem';
 
-const isKey = ({ label }: PemBlock): boolean => label.endsWith('PRIVATE KEY');
-const isCertificate = ({ label }: PemBlock): boolean => label === 'CERTIFICATE';
-
-export function combinedPemLayout(location: LocationOf<'combinedPem'>): Layout {
+function combinedPemLayout(location: LocationOf<'combinedPem'>): Layout {
   const { file } = location;
   const place = { file, mode: 0o600, secret: true, dated: true };
   return {
@@ -104,55 +101,49 @@ function requirePlaces(location: DiskLocation, next: Entries, hasPlace: (key: st
   throw new RecoveryError('MaterialInvalid', message);
 }
 
-/** The certificates as one entry, the keys as another; an entry without blocks is left out. Throws MaterialInvalid. */
-function takeApart(bytes: Uint8Array, what: string): Entries {
-  const blocks = readPem(bytes, what);
-  const certificates = blocks.filter(isCertificate);
-  const keys = blocks.filter(isKey);
+const newline = Buffer.from('\n');
+
+/**
+ * A key and its public keys. These files are never written: every token that was signed with the key would be worthless
+ * with another one. An empty file, as a loss of power leaves it, counts as absent.
+ */
+function keyFilesLayout(location: LocationOf<'keyFiles'>): Layout {
   return {
-    ...(certificates.length > 0 && { [certificateKey]: Buffer.from(certificates.map(encodePem).join('')) }),
-    ...(keys.length > 0 && { [privateKeyKey]: Buffer.from(keys.map(encodePem).join('')) }),
+    look: async (read) =>
+      Promise.all(
+        filesOf(location).map(async ({ entry, file }) => ({ role: entry ?? '', file, bytes: await read(file) })),
+      ),
+    understand(parts) {
+      // Public keys of several files are one list, as for kube-apiserver.
+      const entries = [...Map.groupBy(parts, ({ role }) => role)].flatMap(([role, all]) => {
+        const texts = all.flatMap(({ bytes }) => (bytes === undefined ? [] : [bytes, newline]));
+        return texts.length === 0 ? [] : [[role, Buffer.concat(texts)] as const];
+      });
+      const missing = parts.flatMap(({ file, bytes }) => {
+        if (bytes === undefined) return [`"${file}" is absent`];
+        if (bytes.length === 0) return [`"${file}" is empty`];
+        return Buffer.from(bytes).includes('-----BEGIN ') ? [] : [`"${file}" holds no key`];
+      });
+      const problem = missing.length === 0 ? {} : { problem: missing.join(', ') };
+      return { entries: Object.fromEntries(entries), ...problem };
+    },
+    async change() {
+      throw new RecoveryError('WriteFailed', `Cannot write ${locationText(location)}: it is only ever read`);
+    },
+    putBack: () => [],
   };
 }
 
-/** Certificate and key in one file, then the foreign blocks of the former file. */
-export function putTogether(next: Entries, former: Uint8Array | undefined): Buffer {
-  const { [certificateKey]: certificate = Buffer.of(), [privateKeyKey]: key = Buffer.of() } = next;
-  return joined([certificate, key, ...othersIn(former)]);
-}
+const layouts: {
+  readonly [Kind in DiskLocation['kind']]: (location: LocationOf<Kind>, endpoints?: Endpoints) => Layout;
+} = {
+  pemPair: pemFilesLayout,
+  pemFile: pemFilesLayout,
+  combinedPem: combinedPemLayout,
+  kubeconfig: kubeconfigLayout,
+  keyFiles: keyFilesLayout,
+};
 
-/** A file of certificates only, then the foreign blocks of the former file. */
-export function certificateFile(certificate: Uint8Array, former: Uint8Array | undefined): Buffer {
-  return joined([certificate, ...othersIn(former)]);
-}
-
-/** Blocks of one entry in a mixed file; other files unchanged, for their readers to judge. */
-export function entryIn(bytes: Uint8Array, entry: string): Uint8Array {
-  const blocks = blocksOf(bytes);
-  const isMixed = entry === certificateKey ? !blocks.every(isCertificate) : blocks.some(isCertificate);
-  return isMixed ? (takeApart(bytes, 'file')[entry] ?? bytes) : bytes;
-}
-
-export const holdsKey = (bytes: Uint8Array | undefined): boolean => blocksOf(bytes).some(isKey);
-export const holdsCertificate = (bytes: Uint8Array | undefined): boolean => blocksOf(bytes).some(isCertificate);
-
-/** Foreign blocks of a file; none of a damaged file. */
-const othersIn = (file: Uint8Array | undefined): Buffer[] =>
-  blocksOf(file)
-    .filter((block) => !isKey(block) && !isCertificate(block))
-    .map((block) => Buffer.from(encodePem(block)));
-
-function blocksOf(bytes: Uint8Array | undefined): PemBlock[] {
-  try {
-    return bytes === undefined ? [] : readPem(bytes, 'file');
-  } catch {
-    return [];
-  }
-}
-
-function joined(pieces: readonly Uint8Array[]): Buffer {
-  const newline = Buffer.from('\n');
-  return Buffer.concat(
-    pieces.flatMap((piece) => (piece.length > 0 && piece.at(-1) !== 10 ? [piece, newline] : [piece])),
-  );
-}
+/** `endpoints`: servers for a kubeconfig that is made from nothing. */
+export const layoutOf = (location: DiskLocation, endpoints?: Endpoints): Layout =>
+  (layouts[location.kind] as (at: DiskLocation, known?: Endpoints) => Layout)(location, endpoints);

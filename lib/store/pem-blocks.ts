@@ -1,0 +1,64 @@
+// The blocks of PEM files: certificates as one entry, keys as another, and all foreign blocks beside them, which stay
+// where they are. Pure.
+import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
+import type { Entries } from './store.ts';
+
+const isKey = ({ label }: PemBlock): boolean => label.endsWith('PRIVATE KEY');
+const isCertificate = ({ label }: PemBlock): boolean => label === 'CERTIFICATE';
+
+/** The certificates as one entry, the keys as another; an entry without blocks is left out. Throws MaterialInvalid. */
+export function takeApart(bytes: Uint8Array, what: string): Entries {
+  const blocks = readPem(bytes, what);
+  const certificates = blocks.filter(isCertificate);
+  const keys = blocks.filter(isKey);
+  return {
+    ...(certificates.length > 0 && { [certificateKey]: Buffer.from(certificates.map(encodePem).join('')) }),
+    ...(keys.length > 0 && { [privateKeyKey]: Buffer.from(keys.map(encodePem).join('')) }),
+  };
+}
+
+/** Certificate and key in one file, then the foreign blocks of the former file. */
+export function putTogether(next: Entries, former: Uint8Array | undefined): Buffer {
+  const { [certificateKey]: certificate = Buffer.of(), [privateKeyKey]: key = Buffer.of() } = next;
+  return joined([certificate, key, ...othersIn(former)]);
+}
+
+/** A file of certificates only, then the foreign blocks of the former file. */
+export function certificateFile(certificate: Uint8Array, former: Uint8Array | undefined): Buffer {
+  return joined([certificate, ...othersIn(former)]);
+}
+
+/** Blocks of one entry in a mixed file; other files unchanged, for their readers to judge. */
+export function entryIn(bytes: Uint8Array, entry: string): Uint8Array {
+  const blocks = blocksOf(bytes);
+  const isMixed = entry === certificateKey ? !blocks.every(isCertificate) : blocks.some(isCertificate);
+  return isMixed ? (takeApart(bytes, 'file')[entry] ?? bytes) : bytes;
+}
+
+export const holdsKey = (bytes: Uint8Array | undefined): boolean => blocksOf(bytes).some(isKey);
+export const holdsCertificate = (bytes: Uint8Array | undefined): boolean => blocksOf(bytes).some(isCertificate);
+/** Keys as whole blocks, to compare them. */
+export const keysIn = (bytes: Uint8Array | undefined): readonly string[] =>
+  blocksOf(bytes).filter(isKey).map(encodePem);
+
+/** Foreign blocks of a file; none of a damaged file. */
+const othersIn = (file: Uint8Array | undefined): Buffer[] =>
+  blocksOf(file)
+    .filter((block) => !isKey(block) && !isCertificate(block))
+    .map((block) => Buffer.from(encodePem(block)));
+
+function blocksOf(bytes: Uint8Array | undefined): PemBlock[] {
+  try {
+    return bytes === undefined ? [] : readPem(bytes, 'file');
+  } catch {
+    return [];
+  }
+}
+
+function joined(pieces: readonly Uint8Array[]): Buffer {
+  const newline = Buffer.from('\n');
+  return Buffer.concat(
+    pieces.flatMap((piece) => (piece.length > 0 && piece.at(-1) !== 10 ? [piece, newline] : [piece])),
+  );
+}
