@@ -50,7 +50,7 @@ async function knowThisApi(): Promise<void> {
     /credentials\/\w+\/kubeconfig$/.test(name),
   )) {
     const file = machine.path('kube-cert-recovery', path);
-    const own = parseYaml(await readFile(file, 'utf8')) as { clusters: [{ cluster: object }] };
+    const own = structuredClone(parseYaml(await readFile(file, 'utf8'))) as { clusters: [{ cluster: object }] };
     own.clusters[0].cluster = clusters.clusters[0].cluster;
     await writeFile(file, toYaml(own));
   }

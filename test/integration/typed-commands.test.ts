@@ -110,7 +110,7 @@ describe('of a cluster', () => {
     const pod = (await file(manifest)).replace(/(?<=--advertise-address=).*/, '127.0.0.1');
     await writeFile(machine.path(manifest), pod.replace(/(?<=--secure-port=).*/, String(plane.port)));
     for (const name of ['admin', 'super-admin', 'controller-manager', 'scheduler', 'kubelet']) {
-      const own = parseYaml(await file(`${name}.conf`)) as Kubeconfig;
+      const own = structuredClone(parseYaml(await file(`${name}.conf`))) as Kubeconfig;
       for (const one of own.clusters) one.cluster = { ...one.cluster, server: plane.url };
       if (name === 'admin') {
         for (const one of own.clusters) one.cluster = clusters[0].cluster;

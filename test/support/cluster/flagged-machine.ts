@@ -133,7 +133,7 @@ export async function tellComponents(
     const file = machine.path(`manifests/${component}.yaml`);
     const text = await readFile(file, 'utf8').catch(() => undefined);
     if (text === undefined) continue;
-    const manifest = parseYaml(text) as {
+    const manifest = structuredClone(parseYaml(text)) as {
       spec: { containers: { command: string[]; env?: Nested[] }[] };
     };
     const [container] = manifest.spec.containers;

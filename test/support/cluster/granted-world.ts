@@ -107,7 +107,8 @@ export async function createGrantedWorld({ audit = false } = {}): Promise<Grante
     const more = { directory, resolved, material, settings, nodeCertificate, kubeletServer: controlPlane.url };
     await writePodFiles(pod, { ...common, ...more, running: new Set(staticPods) });
     const layout = podLayout(directory, pod);
-    const config = parseYaml(await readFile(layout.configFile, 'utf8')) as Record<string, Record<string, unknown>>;
+    const text = await readFile(layout.configFile, 'utf8');
+    const config = structuredClone(parseYaml(text)) as Record<string, Record<string, unknown>>;
     for (const mode of config['modes'] as unknown as readonly string[]) {
       // The token as it lies there; the CA is the one by which this API server is known.
       const place = join(layout.credentials, mode);
