@@ -69,7 +69,7 @@ describe('a machine of kubeadm', () => {
   it('follows the mounts of a pod, also for the files that its kubeconfig names', async () => {
     await using machine = await whole.copy();
     const file = machine.path('manifests/kube-scheduler.yaml');
-    const pod = parseYaml(await readFile(file, 'utf8')) as Pod;
+    const pod = structuredClone(parseYaml(await readFile(file, 'utf8'))) as Pod;
     const [container] = pod.spec.containers;
     container.command = ['kube-scheduler', '--kubeconfig=/inside/it.conf'];
     container.volumeMounts = [{ name: 'own', mountPath: '/inside' }];
