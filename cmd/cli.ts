@@ -11,7 +11,7 @@ import type { Io } from './io.ts';
 
 const name = 'kube-cert-recovery';
 const usage = `Usage: ${name} --mode=${modeNames.join('|')}[,...] [--config FILE | --preset NAME] [--once] [--dry-run] [options]
-       ${name} status|init|uninstall|restore|worker|preset|schema [options]
+       ${name} status|verify|init|uninstall|restore|worker|preset|schema [options]
 Run "${name} --help" for all options.`;
 
 /** A command with an action of its own takes an unknown command for an argument: `init rendr` would run `init`. */
@@ -64,6 +64,13 @@ function program(io: Io) {
 
   add(command, 'status', 'show what is expired, what would break, what would be done', async (line) =>
     (await import('./status.ts')).statusCommand(line, io),
+  );
+
+  add(
+    command,
+    'verify',
+    'check whether everybody who must trust somebody does so, from flags and files',
+    async (line) => (await import('./verify-trust.ts')).verifyCommand(line, io),
   );
 
   const init = add(

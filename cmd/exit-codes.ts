@@ -4,6 +4,7 @@ import type { Log } from '../lib/log.ts';
 import type { UnmetCondition } from '../lib/regen/unmet.ts';
 import { isPartlyUnknown, nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
 import type { StatusReport, StatusRow } from '../lib/status/report.ts';
+import { classOfTrust, type TrustReport } from '../lib/status/trust-report.ts';
 
 export const exitCodes = {
   done: 0,
@@ -68,3 +69,13 @@ export function exitOfNode(status: NodeStatus): ExitCode {
   const inMemory = status.served.flatMap(({ ends }) => (ends === undefined ? [] : [{ state: ends }]));
   return exitOfStatus({ rows: [...rows, ...inMemory, ...(adopted?.objects?.rows ?? [])], class: status.class });
 }
+
+const exitsOfTrust = {
+  unknown: exitCodes.failed,
+  broken: exitCodes.expired,
+  ending: exitCodes.expiring,
+  sound: exitCodes.done,
+} as const;
+
+/** Exit code of `verify`, like that of `status`. */
+export const exitOfTrust = (report: TrustReport): ExitCode => exitsOfTrust[classOfTrust(report)];

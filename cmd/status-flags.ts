@@ -29,10 +29,15 @@ export function statusFlags(line: FlagsOf<'status'>) {
   const { output: wanted, at, ...others } = ownFlags(line);
   const problems: Problem[] = [];
   const output = outputFormat(formats, wanted, problems);
+  return { options: { ...others, output, at: dateOfFlag(at, problems) }, problems };
+}
+
+/** Value of --at; undefined where it is absent or wrong. */
+export function dateOfFlag(at: string | undefined, problems: Problem[]): Date | undefined {
   const date = at === undefined ? undefined : dateOf(at);
   if (at !== undefined && date === undefined) {
     const message = `must be a date such as 2027-05-31 or 2027-05-31T08:00:00Z, got ${valueText(at)}`;
     problems.push({ path: '--at', kind: 'invalid', message });
   }
-  return { options: { ...others, output, at: date }, problems };
+  return date;
 }

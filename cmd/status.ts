@@ -25,7 +25,9 @@ import { waitingServices } from '../lib/restart/host-restarts.ts';
 import { Markers } from '../lib/restart/markers.ts';
 import { renderNode } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
+import { trustNotes } from '../lib/status/trust-report.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
+import { verifyMachine } from '../lib/trust/verify-machine.ts';
 import { withNotedLife } from '../lib/run/cluster-life.ts';
 import { connectingOf, connectorOf, storeOf } from '../lib/run/connections.ts';
 import { rightsNote } from '../lib/run/host-rights.ts';
@@ -105,6 +107,7 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
         : unitNotes(missing, { isAdopted: directory !== undefined, starter, given })),
       ...(adoption?.notes ?? []),
       ...(rights === undefined ? [] : [rights]),
+      ...trustNotes((await verifyMachine(config, { at: at ?? systemClock.now() })).rows),
     ],
     isArmed: missing.length === 0,
     starter,

@@ -4,7 +4,7 @@ import * as z from 'zod';
 const fingerprintWanted = 'the SHA-256 fingerprint of a CA certificate, such as "SHA256:" and 64 hexadecimal digits';
 
 /** Fingerprint in one piece, or as openssl prints it (`openssl x509 -noout -fingerprint -sha256`); lower-case hex. */
-function parseFingerprint(text: string): string | undefined {
+export function parseFingerprint(text: string): string | undefined {
   const [, digits = ''] = /^(?:SHA256:|sha256 Fingerprint=)([0-9a-f:]+)$/i.exec(text.trim()) ?? [];
   const hex = digits.replaceAll(':', '').toLowerCase();
   return hex.length === 64 ? hex : undefined;

@@ -1,24 +1,8 @@
 // The one table of flags: the options of the command line, the types of their values, their settings (sources.ts), the
 // names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts) derive from it. No flag has a
 // default here: a default must not override the configuration file. Pure.
+import type { FlagColumns } from './flag-columns.ts';
 import { type Mode, modeNames } from './mode-names.ts';
-
-/**
- * How a value is parsed; by default as text, and a flag without value is true. `path`: relative to the working
- * directory. `list`: comma-separated. `level`: also klog's numbers. Plural forms may be given several times.
- */
-type FlagForm = 'path' | 'list' | 'level' | 'lists' | 'listsByName' | 'pathsByName';
-
-interface FlagColumns {
-  /** Field of the configuration file. A field below the name of a mode is used by that mode only. */
-  readonly field?: string;
-  readonly as?: FlagForm;
-  /** Whether the units of `init host` keep the flag, or it is refused because they would not use it. */
-  readonly units?: 'kept' | 'refused';
-  /** Whether it describes the cluster: `init` writes it into the configuration file of the modes. */
-  readonly isOfCluster?: boolean;
-  readonly help: string;
-}
 
 /** Each mode may have a credential of its own. */
 const ownKubeconfigs = Object.fromEntries(
@@ -179,6 +163,11 @@ const flagTable = {
   status: {
     '-o, --output <format>': { help: 'table, json or yaml (default: table)' },
     '--at <date>': { help: 'as of another day: would everything come back if it were off until then?' },
+  },
+  verify: {
+    '-o, --output <format>': { help: 'table, json, yaml or mermaid, a graph of who trusts whom (default: table)' },
+    '--at <date>': { help: 'as of another day' },
+    '--without <ca>': { help: 'as if this CA were gone: its file, or its fingerprint SHA256:...' },
   },
   init: {
     ...out,

@@ -60,6 +60,20 @@ export function leafRefusal(leaf: Certificate): string | undefined {
   return bits === undefined ? undefined : `it has an RSA key of ${bits} bits, wanted ${leastVerifiedBits} at least`;
 }
 
+/**
+ * Why verifiers refuse every certificate that the key of this one signs, where it is among their trusted certificates;
+ * undefined: no reason. For certificates that are not made yet.
+ */
+export const rootRefusal = (
+  root: Certificate,
+  { at, usage }: Pick<ChainQuestion, 'at' | 'usage'>,
+): string | undefined =>
+  dateProblem(root, at) ??
+  extensionProblem(root) ??
+  authorityProblem(root, true) ??
+  keyProblem(root) ??
+  usageProblem([root], usage);
+
 /** Whether `parent` has the name that `child` gives as its issuer and its key made `child`'s signature. */
 export function signatureMatches(child: Certificate, parent: Certificate): boolean {
   return child.fields.issuer.der.equals(parent.fields.subject.der) && isSignedByKey(child, parent);
@@ -125,14 +139,20 @@ function extensionProblem(certificate: Certificate): string | undefined {
 }
 
 function signingProblem(child: Certificate, parent: Certificate, isRoot: boolean): string | undefined {
+  const problem = authorityProblem(parent, isRoot);
+  if (problem !== undefined) return problem;
+  if (hasInsecureHash(child)) return `${nameOf(child)} is signed with an insecure hash (MD5 or SHA-1)`;
+  if (signatureMatches(child, parent)) return undefined;
+  return `${nameOf(child)} was not signed by the key of the trusted certificate "${parent.facts.subject}"`;
+}
+
+/** Why it may sign no certificate. */
+function authorityProblem(parent: Certificate, isRoot: boolean): string | undefined {
   const { version, basicConstraints, keyUsage } = parent.fields;
   // version 1 and 2 have no extensions: Go trusts such a certificate as a root, never as an intermediate
   const mustSayCa = version === 3 || basicConstraints !== undefined || !isRoot;
   if (mustSayCa && basicConstraints?.ca !== true) return `${nameOf(parent)} is not a CA`;
-  if (keyUsage?.certSign === false) return `${nameOf(parent)} may not sign certificates (key usage)`;
-  if (hasInsecureHash(child)) return `${nameOf(child)} is signed with an insecure hash (MD5 or SHA-1)`;
-  if (signatureMatches(child, parent)) return undefined;
-  return `${nameOf(child)} was not signed by the key of the trusted certificate "${parent.facts.subject}"`;
+  return keyUsage?.certSign === false ? `${nameOf(parent)} may not sign certificates (key usage)` : undefined;
 }
 
 function lengthProblem(chain: Chain, parent: Certificate): string | undefined {

@@ -321,6 +321,9 @@ describe('one adopted control-plane machine', () => {
     expect(byConfig).toContain('Everything is as it should be.');
     expect(byConfig).toMatch(/^exit [04]$/m);
     expect(byConfig).not.toContain('etcd-ca');
+    const trust = (await node.run(`${programPath} verify -o json`)).output;
+    expect(trust).toContain('"verdict": "holds"');
+    expect(trust).not.toMatch(/"verdict": "(?:fails|unknown)"/);
 
     const uninstall = `${programPath} uninstall --kubeconfig=${adminKubeconfig} 2>&1; echo exit $?`;
     const refused = (await node.run(uninstall)).output;

@@ -4,6 +4,7 @@
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { Cluster } from '../support/node/cluster.ts';
+import { programPath } from '../support/node/container.ts';
 import { startExtensionServer } from '../support/node/extension-server.ts';
 import { adminOf, becomeOpenshift, giveBack, useOwnIdentity } from '../support/node/openshift.ts';
 import { differOnDisk } from '../support/node/openshift-files.ts';
@@ -34,6 +35,13 @@ const containersOfRegen = [
   'kube-controller-manager-recovery-controller',
   'kube-scheduler-recovery-controller',
 ];
+
+interface TrustRow {
+  readonly relation: string;
+  readonly credential: { readonly name: string };
+  readonly trust: { readonly name: string };
+  readonly verdict: string;
+}
 
 const leaseOf: Readonly<Record<string, string>> = {
   'kube-controller-manager': 'kube-system',
@@ -70,6 +78,20 @@ describe('a control plane with the paths, flags and names of OpenShift', () => {
     for (const [object, name] of servingNames) {
       expect(await served(cluster.node, name, cluster.ca), name).toBe(await servedFromApi(cluster, object));
     }
+  });
+
+  it('trusts whom it must, by the files that its flags name', async () => {
+    const { output } = await cluster.node.run(`${programPath} verify -o json`);
+    const { relations } = JSON.parse(output) as { relations: TrustRow[] };
+    const others = relations.filter(({ verdict }) => verdict === 'fails' || verdict === 'unknown');
+    expect(others.map(({ relation, credential, trust }) => [relation, credential.name, trust.name])).toEqual([
+      // This kubelet has signed its serving certificate itself, and kubeadm's kubeconfigs name the API server's former one.
+      ['R3', 'kubelet --tls-cert-file', 'kube-apiserver --kubelet-certificate-authority'],
+      ['R9', 'kube-apiserver --tls-cert-file', 'admin.conf'],
+      ['R9', 'kube-apiserver --tls-cert-file', 'super-admin.conf'],
+    ]);
+    const held = relations.flatMap(({ relation, verdict }) => (verdict === 'holds' ? [relation] : []));
+    expect(held).toEqual(expect.arrayContaining(['R1', 'R2', 'R5', 'R6', 'R8', 'R9', 'R10', 'R11', 'R12', 'R13']));
   });
 
   it('gives a pod the least-privileged identity that the page tells to make', async () => {

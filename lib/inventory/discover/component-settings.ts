@@ -15,7 +15,7 @@ export interface Mount {
 }
 
 /** The directories that map a path of a component to a path of this host. */
-interface PathContext {
+export interface PathContext {
   /** Mounts of its container. */
   readonly mounts: readonly Mount[];
   /** The directory that relative paths begin at; undefined where it is unknown here. */

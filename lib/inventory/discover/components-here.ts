@@ -28,6 +28,8 @@ export interface ComponentSources {
   readonly kubeletConfiguration: string;
   /** Reader for the units of this machine: most belong to no component, so failures are not reported. */
   readonly units: MachineFiles;
+  /** Whether flags that `init adopt` has added count, too. Default: only those of the manifest's owner do. */
+  readonly added?: 'counted' | undefined;
   /** Reader for processes, which may exit meantime; undefined where another control plane's may be visible. */
   readonly processes?: MachineFiles | undefined;
 }
@@ -38,7 +40,7 @@ export async function readComponents(files: MachineFiles, sources: ComponentSour
   const lineOf = (component: ComponentName): ComponentCommand | undefined => {
     const { [component]: manifest = '' } = sources.manifests;
     const { [component]: source = '' } = sources.manifestFiles;
-    return commandLineOf(manifest, { component, source }) ?? units.get(component);
+    return commandLineOf(manifest, { component, source, added: sources.added }) ?? units.get(component);
   };
   const lines = new Map(componentNames.map((component) => [component, lineOf(component)]));
   const isKnown = [...lines.values()].every((line) => line !== undefined);

@@ -53,15 +53,22 @@ function flagsOfOurs(pod: Mapping): ReadonlySet<string> {
   return new Set(words.flatMap((word) => text(word) ?? []));
 }
 
+interface CommandQuestion {
+  readonly component: string;
+  readonly source: string;
+  /** Whether flags that `init adopt` has added count, too. */
+  readonly added?: 'counted' | undefined;
+}
+
 /** Returns the command line of the container that runs a component; undefined where the manifest has none. */
 export function commandLineOf(
   manifest: string,
-  { component, source }: { readonly component: string; readonly source: string },
+  { component, source, added: own }: CommandQuestion,
 ): ComponentCommand | undefined {
   const pod = componentMapping(manifest) ?? {};
   const container = containerIn(pod, component);
   if (container === undefined) return undefined;
-  const added = flagsOfOurs(pod);
+  const added = own === 'counted' ? new Set<string>() : flagsOfOurs(pod);
   return {
     words: wordsOf(container).filter((word) => !added.has(word)),
     variables: variablesOf(container),

@@ -1,17 +1,17 @@
 // Discovery of a control plane of kubeadm on this machine. Impure: it reads files, and nothing else; kubeadm.ts
 // interprets them. Never fails because of a file that is missing or broken: only a machine that is no control plane of
 // kubeadm is refused (ConfigInvalid).
-import { basename, dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { RecoveryError } from '../../errors.ts';
 import { staticPods } from '../../components.ts';
 import type { Environment } from '../resolve.ts';
 import { readByAdopted, signingProblem, type FilesRead } from './adopted.ts';
 import { hostPathOf } from './component-settings.ts';
-import { type ComponentSources, readComponents } from './components-here.ts';
 import { flagsOf } from './documents.ts';
 import { isOnMachine, type MachineFiles, readerBelow } from './machine-files.ts';
 import type { SettingsHere } from './named-files.ts';
-import { type ManifestPlace, readStaticPods, type StaticPods } from './pod-manifests.ts';
+import type { StaticPods } from './pod-manifests.ts';
+import { isOfThisSystem, settingsHere } from './settings-here.ts';
 import { isSignOfControlPlane } from './signs.ts';
 import type { AddressWitnesses } from './address-witnesses.ts';
 import { addressesHere, candidateAddresses, defaultAddress, type Addresses } from './machine-addresses.ts';
@@ -64,18 +64,8 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   const manifest = join(kubernetesDir, 'manifests/kube-apiserver.yaml');
   const machineFiles = readerBelow(root);
   const { text, unread } = machineFiles;
-  const sources = {
-    kubeletConfiguration: join(kubeletDir, 'config.yaml'),
-    units: readerBelow(root),
-    processes: isOfThisSystem(kubernetesDir) ? readerBelow(root) : undefined,
-  };
-  const {
-    manifests,
-    files: manifestFiles,
-    unread: broken,
-    notes: doubled,
-  } = await readStaticPods(await manifestPlace(kubernetesDir, sources, root), machineFiles);
-  const settings = await readComponents(machineFiles, { ...sources, manifests, manifestFiles });
+  const { pods, settings } = await settingsHere({ kubernetesDir, kubeletDir, root }, machineFiles);
+  const { manifests, unread: broken, notes: doubled } = pods;
   const pkiDir = question.shown?.(settings) ?? directories.pkiDir;
   const others = {
     'controller-manager.conf': await text(join(kubernetesDir, 'controller-manager.conf')),
@@ -118,24 +108,6 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
   return { ...found, lacks: given.lacks ?? [...found.lacks, 'trustedAuthority'], notes: [...found.notes, doubt] };
 }
 
-/**
- * Returns the directory or the file of the kubelet's static pods, from its settings; kubeadm's, where nothing is at
- * that place. Files that cannot be read on the way are reported when they are read again.
- */
-async function manifestPlace(
-  kubernetesDir: string,
-  sources: Omit<ComponentSources, 'manifests' | 'manifestFiles'>,
-  root: string,
-): Promise<ManifestPlace> {
-  const usual = { directory: join(kubernetesDir, 'manifests') };
-  const files = readerBelow(root);
-  const { kubelet } = await readComponents(files, { ...sources, manifests: {}, manifestFiles: {} });
-  const place = kubelet && hostPathOf(kubelet.values.get('pod-manifest-path')?.at(-1), kubelet);
-  if (place === undefined || place === join(directoriesOfKubeadm({}).kubernetesDir, 'manifests')) return usual;
-  if ((await files.names(place)).length > 0) return { directory: place };
-  return (await files.text(place)) === undefined ? usual : { directory: dirname(place), only: basename(place) };
-}
-
 interface Adopted extends Pick<Discovery, 'reads' | 'pkiDir' | 'endpoints'> {
   readonly kubernetesDir: string;
   readonly files: KubeadmFiles;
@@ -159,9 +131,6 @@ async function doubtOfAdopted(adopted: Adopted): Promise<string | undefined> {
   if (problem === undefined) return undefined;
   return `the kubelet's certificate is not renewed with "${authority}": ${problem}; the kubelet asks for one with bootstrap-kubelet.conf`;
 }
-
-/** Whether processes and host name are this control plane's: files elsewhere belong to another machine. */
-const isOfThisSystem = (kubernetesDir: string): boolean => kubernetesDir === directoriesOfKubeadm({}).kubernetesDir;
 
 interface Gathering {
   readonly directories: KubeadmQuestion['directories'];

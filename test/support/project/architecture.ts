@@ -17,7 +17,7 @@ const layers: readonly (readonly RegExp[])[] = [
   [/^lib\/[^/]+\.ts$/],
   [/^lib\/kube\//, /^lib\/kubeconfig\//, /^lib\/pki\//, /^lib\/disk\//, /^lib\/host\//],
   [/^lib\/inventory\//, /^lib\/store\//, /^lib\/publish\//],
-  [/^lib\/plan\//, /^lib\/proof\//, /^lib\/issue\//, /^lib\/webhooks\//, /^lib\/restart\//],
+  [/^lib\/plan\//, /^lib\/proof\//, /^lib\/trust\//, /^lib\/issue\//, /^lib\/webhooks\//, /^lib\/restart\//],
   // What a user may configure is said in terms of the inventory and the plan.
   [/^lib\/config\//],
   // Where new content comes from: made here, or obtained elsewhere.

@@ -1,0 +1,55 @@
+// Whether everybody who must trust somebody does so, at a time. Pure.
+import type { Certificate } from '../pki/certificate.ts';
+import { announcedPart } from '../well-known.ts';
+import type { RelationCheck } from './check.ts';
+import { checksOf } from './checks.ts';
+import type { Relation } from './relations.ts';
+import type { TrustJudgement, Side, TrustFacts } from './trust-facts.ts';
+
+export interface RelationRow extends TrustJudgement {
+  readonly id: Relation['id'];
+  readonly credential: Side;
+  readonly trust: Side;
+  /** What does not work where it does not hold. */
+  readonly breaks: string;
+  /** By what people see it. */
+  readonly seen: string;
+  /** The first time at which it does not hold any more; undefined: no date ends it. */
+  readonly breaksFrom?: Date;
+  /** Whether that is so soon that it is announced. */
+  readonly isEnding?: true;
+}
+
+export function judgeRelations(relations: readonly Relation[], facts: TrustFacts, now: Date): readonly RelationRow[] {
+  return relations.flatMap((relation) => {
+    const { id, breaks, seen } = relation;
+    return checksOf(relation, facts).map((check): RelationRow => {
+      const { credential, trust } = check;
+      const answer = check.answer(now);
+      return { id, credential, trust, ...answer, breaks, seen, ...endOf(check, answer, now) };
+    });
+  });
+}
+
+function endOf(
+  check: RelationCheck,
+  { verdict }: TrustJudgement,
+  now: Date,
+): Pick<RelationRow, 'breaksFrom' | 'isEnding'> {
+  if (verdict !== 'holds') return {};
+  const ends = check.certificates
+    .filter(({ facts }) => facts.notAfter >= now)
+    .toSorted((one, other) => one.facts.notAfter.getTime() - other.facts.notAfter.getTime());
+  const last = ends.find((one) => check.answer(justAfter(one)).verdict !== 'holds');
+  if (last === undefined) return {};
+  const { notBefore, notAfter } = last.facts;
+  const announcedMs = Math.min((notAfter.getTime() - notBefore.getTime()) * announcedPart, yearMs);
+  const isEnding = notAfter.getTime() - now.getTime() < announcedMs;
+  return { breaksFrom: notAfter, ...(isEnding && { isEnding }) };
+}
+
+/** A leaf made now outlives a CA that ends sooner. */
+const yearMs = 365 * 24 * 3_600_000;
+
+/** A certificate is valid until the end of its last second (Go's crypto/x509 compares with NotAfter itself). */
+const justAfter = ({ facts }: Certificate): Date => new Date(facts.notAfter.getTime() + 1);

@@ -1,0 +1,171 @@
+// Facts about the trust of a machine: what its components are told, and the content of the files that this names. Every
+// look-up gives its value, or why there is none. Pure.
+import type { KeyObject } from 'node:crypto';
+import type { ComponentName } from '../components.ts';
+import { errorText, isCode } from '../errors.ts';
+import type { KubeconfigReading, KubeconfigView, Source } from '../kubeconfig/document.ts';
+import { hostPlaceOf } from '../inventory/discover/component-settings.ts';
+import type { SettingsHere } from '../inventory/discover/named-files.ts';
+import { fileFlags } from '../inventory/file-flags.ts';
+import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import { parsePrivateKey } from '../pki/key.ts';
+import type { FlagOf } from './relations.ts';
+
+/** `unread`: why, as the last part of a sentence. */
+export type FileHere =
+  { readonly bytes: Uint8Array; readonly unread?: never } | { readonly unread: string; readonly bytes?: never };
+
+export interface KubeconfigHere {
+  /** The flag that names it, else its file name. */
+  readonly name: string;
+  readonly file: string;
+  /** Undefined where the file cannot be read. */
+  readonly reading: KubeconfigReading | undefined;
+}
+
+export interface TrustFacts {
+  readonly settings: SettingsHere;
+  /** Why the flags of a component are not known, as a sentence. */
+  readonly doubts: Readonly<Partial<Record<ComponentName, string>>>;
+  readonly kubeconfigs: readonly KubeconfigHere[];
+  /** Content by path on this machine, and of entries of ConfigMaps by their text (publishedText). */
+  readonly files: ReadonlyMap<string, FileHere>;
+  /** Place on this machine of a path that a flag names. */
+  readonly moved: (path: string) => string;
+  /** Addresses of this machine. */
+  readonly own: readonly string[];
+  /** Fingerprints of CAs that are taken out of every trust. */
+  readonly without: ReadonlySet<string>;
+}
+
+export type TrustVerdict = 'holds' | 'fails' | 'unknown' | 'notApplicable';
+
+/** `reason`: a sentence without a full stop; empty where it holds. */
+export interface TrustJudgement {
+  readonly verdict: TrustVerdict;
+  readonly reason: string;
+}
+
+export const held: TrustJudgement = { verdict: 'holds', reason: '' };
+export const fails = (reason: string): TrustJudgement => ({ verdict: 'fails', reason });
+export const unknown = (reason: string): TrustJudgement => ({ verdict: 'unknown', reason });
+export const notApplicable = (reason: string): TrustJudgement => ({ verdict: 'notApplicable', reason });
+
+export type Sought<T> =
+  { readonly value: T; readonly lack?: never } | { readonly lack: TrustJudgement; readonly value?: never };
+
+/** One side of a relation. */
+export interface Side {
+  /** `etcd --cert-file`, for people. */
+  readonly name: string;
+  readonly file?: string | undefined;
+}
+
+interface NamedFile extends Side {
+  readonly file: string;
+}
+
+export const flagName = ({ component, flag }: FlagOf): string => `${component} --${flag}`;
+
+/** Returns values of a flag that count: the last one, except for flags that make a list (pflag). */
+export function valuesOf({ settings }: Pick<TrustFacts, 'settings'>, { component, flag }: FlagOf): readonly string[] {
+  const all = settings[component]?.values.get(flag) ?? [];
+  const role = fileFlags[component][flag];
+  const isList = role === undefined || (role.holds === 'tokenKey' && role.knownBy === undefined);
+  // An empty value means none, also behind another one.
+  return (isList ? all : all.slice(-1)).filter((value) => value !== '');
+}
+
+/** Whether a component runs on another machine, if anywhere. */
+export const isElsewhere = ({ settings, doubts }: TrustFacts, component: ComponentName): boolean =>
+  settings[component] === undefined && doubts[component] === undefined;
+
+/** Returns the files that a flag names. */
+export function filesNamed(facts: TrustFacts, flag: FlagOf): Sought<readonly NamedFile[]> {
+  const { component } = flag;
+  const { [component]: doubt } = facts.doubts;
+  if (doubt !== undefined) return { lack: unknown(doubt) };
+  const here = facts.settings[component];
+  if (here === undefined) return { lack: notApplicable(`${component} does not run on this machine`) };
+  const values = valuesOf(facts, flag);
+  if (values.length === 0) return { lack: notApplicable(`${component} has no --${flag.flag}`) };
+  const files: NamedFile[] = [];
+  for (const value of values) {
+    const place = hostPlaceOf(value, here);
+    if (place?.path === undefined) return { lack: unknown(`"${value}" ${place?.unknown ?? 'names no file'}`) };
+    files.push({ name: flagName(flag), file: facts.moved(place.path) });
+  }
+  return { value: files };
+}
+
+/** Returns the file that a flag names. */
+export function fileNamed(facts: TrustFacts, flag: FlagOf): Sought<NamedFile> {
+  const { value, lack } = filesNamed(facts, flag);
+  const last = value?.at(-1);
+  return last === undefined ? { lack: lack ?? notApplicable(`${flagName(flag)} is not set`) } : { value: last };
+}
+
+/** A path in quotes; the text of an entry has its own. */
+const quoted = (file: string): string => (file.includes('"') ? file : `"${file}"`);
+
+function bytesIn({ files }: TrustFacts, file: string): Sought<Uint8Array> {
+  const { bytes, unread = 'is not read' } = files.get(file) ?? {};
+  return bytes === undefined ? { lack: unknown(`${quoted(file)} ${unread}`) } : { value: bytes };
+}
+
+/** Content that a component refuses breaks the relation; content that cannot be read here may be sound. */
+function parsed<T>(bytes: Sought<Uint8Array>, parse: (bytes: Uint8Array) => T): Sought<T> {
+  if (bytes.value === undefined) return bytes;
+  try {
+    return { value: parse(bytes.value) };
+  } catch (err) {
+    if (isCode(err, 'MaterialInvalid')) return { lack: fails(errorText(err)) };
+    throw err;
+  }
+}
+
+export type Chain = readonly [Certificate, ...Certificate[]];
+
+const asCertificates = (bytes: Uint8Array, file: string): Chain =>
+  parseCertificates(bytes, quoted(file), 'skipped') as unknown as Chain; // at least one
+
+/** Returns certificates of a file in their order. */
+export const certificatesAt = (facts: TrustFacts, file: string): Sought<Chain> =>
+  parsed(bytesIn(facts, file), (bytes) => asCertificates(bytes, file));
+
+export const keyAt = (facts: TrustFacts, file: string): Sought<KeyObject> =>
+  parsed(bytesIn(facts, file), (bytes) => parsePrivateKey(bytes, `"${file}"`));
+
+/** Applies `parse` to the content of a file; it may throw MaterialInvalid. */
+export const contentAt = <T>(facts: TrustFacts, file: string, parse: (bytes: Uint8Array) => T): Sought<T> =>
+  parsed(bytesIn(facts, file), parse);
+
+/** Returns certificates that a kubeconfig holds or names. */
+export function certificatesOfSource(facts: TrustFacts, source: Source, file: string): Sought<Chain> {
+  if (source.kind === 'file') return certificatesAt(facts, source.file);
+  if (source.kind === 'none') return { lack: notApplicable(`"${file}" has none`) };
+  if (source.bytes === undefined) return { lack: fails(`"${file}" holds data that is not base64`) };
+  return parsed({ value: source.bytes }, (bytes) => asCertificates(bytes, file));
+}
+
+export function keyOfSource(facts: TrustFacts, source: Source, file: string): Sought<KeyObject> {
+  if (source.kind === 'file') return keyAt(facts, source.file);
+  if (source.kind === 'none') return { lack: notApplicable(`"${file}" has no key`) };
+  if (source.bytes === undefined) return { lack: fails(`"${file}" holds data that is not base64`) };
+  return parsed({ value: source.bytes }, (bytes) => parsePrivateKey(bytes, `"${file}"`));
+}
+
+export function viewOf(facts: TrustFacts, { file, reading }: KubeconfigHere): Sought<KubeconfigView> {
+  if (reading === undefined) return { lack: unknown(`"${file}" ${facts.files.get(file)?.unread ?? 'is not read'}`) };
+  if ('problem' in reading) return { lack: fails(`no component can load "${file}": ${reading.problem}`) };
+  if (!('foreign' in reading)) return { value: reading };
+  const reason = `"${file}": ${reading.foreign}`;
+  return { lack: reading.isOtherDocument === true ? fails(reason) : notApplicable(reason) };
+}
+
+/** Returns the CAs of a trust without those that are taken out. */
+export function trusted({ without }: TrustFacts, { value, lack }: Sought<Chain>): Sought<readonly Certificate[]> {
+  return value === undefined
+    ? { lack }
+    : { value: without.size === 0 ? value : value.filter(({ facts }) => !without.has(facts.fingerprint)) };
+}
