@@ -22,9 +22,12 @@ export interface TrustReport {
 
 export type TrustClass = 'unknown' | 'broken' | 'ending' | 'sound';
 
-/** The worst of all rows; what is not known comes first, as in `status`. */
+const isNothingVerified = ({ rows }: Pick<TrustReport, 'rows'>): boolean =>
+  rows.every(({ verdict }) => verdict === 'notApplicable');
+
+/** The worst of all rows; what is not known comes first, as in `status`, and so does a machine with no component. */
 export function classOfTrust({ rows }: Pick<TrustReport, 'rows'>): TrustClass {
-  if (rows.some(({ verdict }) => verdict === 'unknown')) return 'unknown';
+  if (isNothingVerified({ rows }) || rows.some(({ verdict }) => verdict === 'unknown')) return 'unknown';
   if (rows.some(({ verdict }) => verdict === 'fails')) return 'broken';
   return rows.some(({ isEnding }) => isEnding === true) ? 'ending' : 'sound';
 }
@@ -93,6 +96,11 @@ function conclusion(report: TrustReport): string {
   const status = `Next: run "${nextCommand('status')}", which says`;
   switch (state) {
     case 'unknown': {
+      if (isNothingVerified(report))
+        return (
+          'Nothing was verified: no component that trusts another was found on this machine. Next: run this on a node, or ' +
+          'say where its files are (--directory=kubernetesDir=...).'
+        );
       const broken = idsOf(rows, 'fails');
       return (
         `${broken === '' ? '' : `Broken: ${broken}. `}Not known: ${idsOf(rows, 'unknown')}. ` +

@@ -13,6 +13,14 @@ const report = (changes: Changes = {}, at = now): TrustReport => ({
   notes: [],
 });
 const broken: Changes = { flags: { 'kube-controller-manager': { 'root-ca-file': '/pki/stranger.crt' } } };
+/** As on a machine that is no node. */
+const nowhere: TrustReport = {
+  at: now,
+  rows: report().rows.map(({ id, credential, trust, breaks, seen }) => {
+    return { id, credential, trust, breaks, seen, verdict: 'notApplicable', reason: 'not here' };
+  }),
+  notes: [],
+};
 const unread: Changes = { files: { '/pki/etcd-ca.crt': undefined } };
 
 const lastLine = (one: TrustReport): string => renderTrust(one, 'table').trimEnd().split('\n').at(-1) ?? '';
@@ -36,6 +44,7 @@ describe('renderTrust()', () => {
     ['something fails', report(broken), 3, /^Broken: R8\. Next: run "kube-cert-recovery status", which says /],
     ['something is not known', report(unread), 1, /^Not known: R11, R12, R13\. Next: make readable /],
     ['both', report({ ...broken, ...unread }), 1, /^Broken: R8\. Not known: R11, R12, R13\. Next: /],
+    ['nothing was verified', nowhere, 1, /^Nothing was verified: .* Next: run this on a node, or say where /],
     ['something is ending', report({}, day(170)), 4, /^Everybody trusts whom they must; R8 .*\. Next: run /],
   ])('says in its last line what to do where %s, and exits accordingly', (_title, one, exit, line) => {
     expect(lastLine(one)).toMatch(line);
