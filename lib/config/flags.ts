@@ -1,8 +1,22 @@
 // The one table of flags: the options of the command line, the types of their values, their settings (sources.ts), the
 // names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts) derive from it. No flag has a
 // default here: a default must not override the configuration file. Pure.
-import type { FlagColumns } from './flag-columns.ts';
 import { type Mode, modeNames } from './mode-names.ts';
+
+interface FlagColumns {
+  /** Field of the configuration file. A field below the name of a mode is used by that mode only. */
+  readonly field?: string;
+  /**
+   * How a value is parsed; by default as text, and a flag without value is true. `path`: relative to the working
+   * directory. `list`: comma-separated. `level`: also klog's numbers. Plural forms may be given several times.
+   */
+  readonly as?: 'path' | 'list' | 'level' | 'lists' | 'listsByName' | 'pathsByName';
+  /** Whether the units of `init host` keep the flag, or it is refused because they would not use it. */
+  readonly units?: 'kept' | 'refused';
+  /** Whether it describes the cluster: `init` writes it into the configuration file of the modes. */
+  readonly isOfCluster?: boolean;
+  readonly help: string;
+}
 
 /** Each mode may have a credential of its own. */
 const ownKubeconfigs = Object.fromEntries(
