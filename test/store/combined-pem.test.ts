@@ -18,8 +18,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk-store.ts';
 import type { Material } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
-import { combined, type HostFiles, layOut, materialIn } from './host-files.ts';
+import { combined, type HostFiles, layOut, twoPairsIn } from './host-files.ts';
 import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const { signal } = new AbortController();
@@ -35,10 +34,7 @@ let authority: Buffer;
 
 beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), 'combined-pem-'));
-  const signer = await createAuthority(join(root, 'ca'), { commonName: 'kubernetes' });
-  for (const name of ['first', 'second']) await createLeaf(join(root, name), signer, { commonName: 'system:node:a' });
-  [first, second] = await Promise.all([materialIn(root, 'first'), materialIn(root, 'second')]);
-  authority = await readFile(signer.cert);
+  ({ first, second, authority } = await twoPairsIn(root, { commonName: 'system:node:a' }));
 });
 
 afterAll(() => rm(root, { recursive: true, force: true }));

@@ -6,8 +6,7 @@ import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 import type { LocationOf } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { authorityKey, type Material } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
-import { type HostFiles, kubeconfigText, layOut, materialIn, referenced } from './host-files.ts';
+import { type HostFiles, kubeconfigText, layOut, twoPairsIn, referenced } from './host-files.ts';
 
 let root: string;
 let directory: string;
@@ -19,11 +18,7 @@ let ca: Buffer;
 
 beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), 'unseen-files-'));
-  const signer = await createAuthority(join(root, 'ca'), { commonName: 'kubernetes' });
-  for (const name of ['first', 'second'])
-    await createLeaf(join(root, name), signer, { commonName: 'kubernetes-admin' });
-  [first, second] = await Promise.all([materialIn(root, 'first'), materialIn(root, 'second')]);
-  ca = await readFile(join(root, 'ca', 'tls.crt'));
+  ({ first, second, authority: ca } = await twoPairsIn(root, { commonName: 'kubernetes-admin' }));
 });
 
 afterAll(() => rm(root, { recursive: true, force: true }));

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { LocationOf } from '../../lib/inventory/model.ts';
 import { authorityKey, type Entries, type Material } from '../../lib/store/store.ts';
 import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
+import { createAuthority, createLeaf, type LeafOptions } from '../support/certificates/certificates.ts';
 
 export interface HostFiles {
   readonly pair: LocationOf<'pemPair'>;
@@ -91,6 +92,14 @@ export async function layOut(directory: string, material: Material, authority: U
     await symlink(dated, join(kubeletPki, `kubelet-${name}-current.pem`));
   }
   return files;
+}
+
+/** Two pairs of one subject below `root`, and the CA that has signed them, PEM. */
+export async function twoPairsIn(root: string, subject: LeafOptions) {
+  const signer = await createAuthority(join(root, 'ca'), { commonName: 'kubernetes' });
+  for (const name of ['first', 'second']) await createLeaf(join(root, name), signer, subject);
+  const [first, second] = await Promise.all([materialIn(root, 'first'), materialIn(root, 'second')]);
+  return { first, second, authority: await readFile(signer.cert) };
 }
 
 /** Two generations of one credential, from files that openssl made: `<directory>/<name>/tls.{crt,key}`. */

@@ -6,8 +6,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { LocationOf } from '../../lib/inventory/model.ts';
 import { createDiskStore, type DiskStoreOptions } from '../../lib/store/disk-store.ts';
 import { authorityKey, type Found, type Material } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
-import { embedded, type HostFiles, kubeconfigText, layOut, materialIn, withAuthority } from './host-files.ts';
+import { createAuthority } from '../support/certificates/certificates.ts';
+import { embedded, type HostFiles, kubeconfigText, layOut, twoPairsIn, withAuthority } from './host-files.ts';
 import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const { signal } = new AbortController();
@@ -25,13 +25,8 @@ let newCa: Buffer;
 
 beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), 'kubeconfig-store-'));
-  const signer = await createAuthority(join(root, 'ca-first'), { commonName: 'kubernetes' });
-  await createAuthority(join(root, 'ca-second'), { commonName: 'kubernetes' });
-  for (const name of ['first', 'second'])
-    await createLeaf(join(root, name), signer, { commonName: 'kubernetes-admin' });
-  [first, second] = await Promise.all([materialIn(root, 'first'), materialIn(root, 'second')]);
-  oldCa = await readFile(join(root, 'ca-first', 'tls.crt'));
-  newCa = await readFile(join(root, 'ca-second', 'tls.crt'));
+  ({ first, second, authority: oldCa } = await twoPairsIn(root, { commonName: 'kubernetes-admin' }));
+  newCa = await readFile((await createAuthority(join(root, 'ca-second'), { commonName: 'kubernetes' })).cert);
 });
 
 afterAll(() => rm(root, { recursive: true, force: true }));

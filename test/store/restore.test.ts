@@ -8,8 +8,7 @@ import type { DiskLocation } from '../../lib/inventory/model.ts';
 import { createDiskStore } from '../../lib/store/disk-store.ts';
 import { listGenerations, restoreGeneration, type RestoreOptions } from '../../lib/store/restore.ts';
 import { type Material } from '../../lib/store/store.ts';
-import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
-import { combined, embedded, type HostFiles, kubeconfigText, layOut, materialIn, referenced } from './host-files.ts';
+import { combined, embedded, type HostFiles, kubeconfigText, layOut, twoPairsIn, referenced } from './host-files.ts';
 import { certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const { signal } = new AbortController();
@@ -25,10 +24,7 @@ let authority: Buffer;
 
 beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), 'restore-'));
-  const signer = await createAuthority(join(root, 'ca'), { commonName: 'kubernetes' });
-  for (const name of ['first', 'second']) await createLeaf(join(root, name), signer, { commonName: 'node', notAfter });
-  [first, second] = await Promise.all([materialIn(root, 'first'), materialIn(root, 'second')]);
-  authority = await readFile(signer.cert);
+  ({ first, second, authority } = await twoPairsIn(root, { commonName: 'node', notAfter }));
 });
 
 afterAll(() => rm(root, { recursive: true, force: true }));
