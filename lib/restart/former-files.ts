@@ -10,7 +10,7 @@ import { type HostProofs, proveIdentityHere, proveServedHere } from '../proof/pr
 import type { ProofResult } from '../proof/result.ts';
 import { type Component, due, ownKubeconfig, readersOf, startedSeconds } from './decide.ts';
 import { type FormerFile, formerFiles, isToRestart, learn, type LoadedNote, nothingLoaded } from './loaded.ts';
-import type { Markers } from './markers.ts';
+import { Markers } from './markers.ts';
 import { startFilesOf, stateOfFile } from './start-files.ts';
 import { isMapping } from '../yaml.ts';
 
@@ -26,7 +26,9 @@ type Loaded = Partial<Record<ComponentName, LoadedNote>>;
 /** Former files of the running processes. `keep`: leaves the note for the next run. Never rejects. */
 export async function lookForFormer(options: Looking, keep: 'keep' | 'forget'): Promise<readonly FormerFile[]> {
   const { components, resolved, state, clock } = options;
-  const before = (await state.get('loaded', asLoaded))?.value ?? {};
+  // Runs with another inventory of this machine know other files.
+  const name = `loaded-${resolved.name}`;
+  const before = (await state.get(name, asLoaded))?.value ?? {};
   const after: Loaded = {};
   const found: FormerFile[] = [];
   // Read before the files: a process that starts in between has read the present content, and the next run finds it.
@@ -36,14 +38,13 @@ export async function lookForFormer(options: Looking, keep: 'keep' | 'forget'): 
     const uptimeSeconds = clock.uptimeSeconds();
     const note = before[component.name] ?? nothingLoaded;
     if (all === undefined || uptimeSeconds === undefined || isAhead(processes, uptimeSeconds)) continue;
-    const now = { now: clock.now(), uptimeSeconds };
-    const reads = startFilesOf(component, resolved).map((file) => stateOfFile(file, resolved, now));
+    const reads = startFilesOf(component, resolved).map((file) => stateOfFile(file, resolved, clock));
     const files = (await Promise.all(reads)).filter((file) => file !== undefined);
     const learnt = learn(note, { processes, files, seconds: clock.uptimeSeconds() ?? uptimeSeconds });
     after[component.name] = learnt;
     found.push(...formerFiles(component, learnt, { processes, files }));
   }
-  if (keep === 'keep' && JSON.stringify(after) !== JSON.stringify(before)) await state.keep('loaded', after);
+  if (keep === 'keep' && JSON.stringify(after) !== JSON.stringify(before)) await state.keep(name, after);
   return found;
 }
 
@@ -63,6 +64,24 @@ export async function formerHere(
     return isService ? [] : [{ ...one, restartsAt: clock.now() }];
   });
   return (await Promise.all(each)).flat();
+}
+
+/**
+ * Artefacts whose present file a component has not loaded, or may not have: a component whose processes are not seen
+ * counts as one that has not.
+ */
+export async function notLoaded(options: Looking): Promise<ReadonlySet<string>> {
+  const { components, state } = options;
+  const markers = new Markers({ state, onFailed: () => undefined });
+  const found = (await lookForFormer(options, 'forget')).map(({ artefact }) => artefact);
+  const all = processesOf(components) ?? [];
+  for (const component of components) {
+    const processes = readersOf(component, all, ourPlaces);
+    const marker = await markers.look(component.name);
+    if (processes.length === 0 || (marker !== undefined && due(marker, processes).length > 0))
+      found.push(...component.artefacts);
+  }
+  return new Set(found);
 }
 
 function processesOf(components: readonly Component[]): readonly ProcessFacts[] | undefined {

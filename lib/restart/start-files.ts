@@ -2,6 +2,7 @@
 // was written.
 import { createHash, X509Certificate } from 'node:crypto';
 import { stat } from 'node:fs/promises';
+import type { Clock } from '../clock.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
@@ -42,32 +43,31 @@ function pathsOfReader(artefact: ResolvedArtefact, component: string): readonly 
   return artefact.kind === 'signer' ? [pathOf(location)] : filesOf(location).map(({ file }) => file);
 }
 
-interface Now {
-  readonly now: Date;
-  readonly uptimeSeconds: number;
-}
-
 /** Undefined where it cannot be read, or is being changed: a later run reads it again. */
 export async function stateOfFile(
   { artefact, file, isKubeconfig }: StartFile,
   { endpoints = {} }: Resolved,
-  clock: Now,
+  clock: Pick<Clock, 'now' | 'uptimeSeconds'>,
 ): Promise<FileState | undefined> {
   try {
     const { ctimeMs } = await stat(file);
     const bytes = await readRegularFile(realDisk, file);
-    const { mtime, birthtime, ctime, ctimeMs: later } = await stat(file);
-    if (ctimeMs !== later) return undefined;
+    const { mtimeMs, birthtimeMs, ctimeMs: later } = await stat(file);
+    const uptimeSeconds = clock.uptimeSeconds();
+    if (ctimeMs !== later || uptimeSeconds === undefined) return undefined;
     const content = isKubeconfig ? contentOfKubeconfig(file, bytes, endpoints) : contentOfPem(bytes);
-    const writtenAt = mtime > birthtime ? mtime : birthtime;
-    const seconds = (changedAt: Date): number =>
-      secondsOfChange({ since: 'found', changedAt, ...clock, observedSinceSeconds: 0 });
-    const times = { writtenAt, writtenSeconds: seconds(writtenAt), touchedSeconds: seconds(ctime) };
+    const writtenAt = startOf(Math.max(mtimeMs, birthtimeMs));
+    const read = { since: 'found', now: clock.now(), uptimeSeconds, observedSinceSeconds: 0 } as const;
+    const seconds = (changedAt: Date): number => secondsOfChange({ ...read, changedAt });
+    const times = { writtenAt, writtenSeconds: seconds(writtenAt), touchedSeconds: seconds(startOf(ctimeMs)) };
     return { artefact, file, ...content, ...times };
   } catch {
     return undefined;
   }
 }
+
+/** Start of its millisecond, as clocks count: `Stats` rounds, and so dates a change of this moment in the future. */
+const startOf = (ms: number): Date => new Date(Math.floor(ms));
 
 const digestOf = (...parts: readonly Uint8Array[]): string => {
   const sum = createHash('sha256');

@@ -85,8 +85,8 @@ describe('stateOfFile()', () => {
       'current-context': 'me@kubernetes',
     });
   const look = async (): Promise<FileState> => {
-    const now = { now: systemClock.now(), uptimeSeconds: systemClock.uptimeSeconds() ?? expect.fail('no uptime') };
-    const found = await stateOfFile({ artefact: 'a', file, isKubeconfig: true }, { name: 'x', artefacts: [] }, now);
+    const artefact = { artefact: 'a', file, isKubeconfig: true };
+    const found = await stateOfFile(artefact, { name: 'x', artefacts: [] }, systemClock);
     return found ?? expect.fail('it cannot be read');
   };
 
@@ -109,18 +109,27 @@ describe('stateOfFile()', () => {
     await utimes(file, old, old);
     await chmod(file, 0o600);
     const first = await look();
-    expect(first.writtenAt).toEqual((await stat(file)).birthtime);
+    expect(first.writtenAt.getTime()).toBe(Math.floor((await stat(file)).birthtimeMs));
     expect(first.touchedSeconds).toBeGreaterThanOrEqual(first.writtenSeconds);
     await writeFile(`${file}.new`, text());
     await utimes(`${file}.new`, old, old);
     await rename(`${file}.new`, file);
-    expect((await look()).writtenAt).toEqual((await stat(file)).birthtime);
+    expect((await look()).writtenAt.getTime()).toBe(Math.floor((await stat(file)).birthtimeMs));
+  });
+
+  it('takes a change of this very moment for one of the past', async () => {
+    const before = systemClock.uptimeSeconds() ?? expect.fail('no uptime');
+    // Where the kernel dates files to the microsecond, half of them are in the second half of their millisecond.
+    for (let change = 0; change < 100; change += 1) {
+      await writeFile(file, text({}, `key ${change}`));
+      const { writtenSeconds, touchedSeconds } = await look();
+      expect(writtenSeconds).toBeGreaterThan(before - 1);
+      expect(touchedSeconds).toBeGreaterThan(before - 1);
+    }
   });
 
   it('has nothing to say of a file that is not there', async () => {
     const missing = { artefact: 'a', file, isKubeconfig: false };
-    expect(await stateOfFile(missing, { name: 'x', artefacts: [] }, { now: new Date(), uptimeSeconds: 1 })).toBe(
-      undefined,
-    );
+    expect(await stateOfFile(missing, { name: 'x', artefacts: [] }, systemClock)).toBe(undefined);
   });
 });
