@@ -83,7 +83,8 @@ export function healthy(at: Case<CaBundle | ComposedBundle | Copy>, from: readon
   const certificates = usableCertificates(fact);
   const dates = certificates.map(({ notAfter }) => notAfter);
   const ends = [...dates, ...dates.map((end) => laterMs(end, clockSkewMs))].filter((date) => date > now);
-  const message = `${certificates.length} certificate(s)${refusedByNewer(certificates)}`;
+  const message =
+    dates.length > 0 ? `${dates.length} certificate(s)${refusedByNewer(certificates)}` : 'as its original';
   const verdict = keep('Healthy', message, earliest(laterMs(now, idleMs), ...ends));
   const hasNothing = (name: string): boolean =>
     usableCertificates(facts.get(name)).length > 0 && validNow(facts.get(name), now).size === 0;
