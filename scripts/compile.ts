@@ -186,7 +186,7 @@ clusters: [{ name: it, cluster: { server: '${address}', certificate-authority: $
   rmSync(root, { recursive: true });
 }
 
-setFlagsFromString('--no-optimize-for-size'); // lib/small-heap.ts has set it
+setFlagsFromString('--no-optimize-for-size'); // lib/engine.ts has set it
 const code = script.createCachedData();
 const isTaken = new Script(text, { filename: path, cachedData: code }).cachedDataRejected === false;
 if (!isTaken) throw new Error('V8 refuses the code that it has just made');

@@ -6,15 +6,13 @@ export MALLOC_ARENA_MAX=1 # one heap of glibc for all threads takes less than on
 # What a shell says must not keep a recovery waiting (--inspect-brk), change whom it trusts, or print what it sends.
 unset NODE_OPTIONS NODE_TLS_REJECT_UNAUTHORIZED NODE_EXTRA_CA_CERTS NODE_USE_SYSTEM_CA SSL_CERT_FILE SSL_CERT_DIR NODE_DEBUG
 # Links are followed once: Node and all modules are of one version, also while a link to another one is put in place.
-self=$(readlink -f -- "$0") || exit 1
-case $0 in
-  /*) KUBE_CERT_RECOVERY_CALLED=$0 ;;
-  *) KUBE_CERT_RECOVERY_CALLED=$PWD/$0 ;;
-esac
-export KUBE_CERT_RECOVERY_CALLED # what `init host` writes into units must outlast this version
+self=$(PATH="${PATH-}:/usr/bin:/bin" readlink -f -- "$0") || exit 1
 here=${self%/*}
 for node in "$here/node" "$here/../node_modules/.bin/node"; do
-  [ -x "$node" ] && exec "$node" $flags "$here/app/main.mjs" "$@"
+  [ -x "$node" ] || continue
+  # Runs where exec fails, and the shell is dash: Debian's and Ubuntu's.
+  trap 'echo "Cannot run kube-cert-recovery: its Node does not start on this machine ($(uname -m)). Build it on one of the same architecture; it needs glibc 2.28 or newer." >&2' EXIT
+  exec "$node" $flags "$here/app/main.mjs" "$@"
 done
 command -v node >/dev/null || {
   echo 'Cannot run kube-cert-recovery: no Node. Put Node 24 beside it as "node", or on the PATH; in the project run "npm run build".' >&2

