@@ -1,14 +1,16 @@
 // Health as checks with names, which the parts of the process set, and a small HTTP server that shows them in the form
 // that administrators know from kube-apiserver. Liveness fails only when the process itself is stuck; readiness fails
 // also while the API server is away or work is pending. The server answers without authentication, so messages hold
-// states and names only.
+// states and names only, and metrics are for this machine alone, unless each client shows a certificate.
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { bounds } from './bounds.ts';
-import { type Address, addressText } from './address.ts';
+import { type Address, addressText, isLoopbackAddress } from './address.ts';
 import type { Clock } from './clock.ts';
 import { errorText, isCode, RecoveryError, systemCode } from './errors.ts';
-import { type Log, visible, withoutPem } from './log.ts';
+import { type Log, withoutPem } from './log.ts';
+import { visible } from './visible.ts';
 import type { Metrics } from './metrics.ts';
+import type { TlsFiles } from './metrics-tls.ts';
 import { backoffMs } from './retry.ts';
 import { type Answer, answerOne, type SingleRequest } from './single-request.ts';
 
@@ -56,6 +58,8 @@ interface HealthServerOptions {
   readonly address: Address;
   readonly health: Health;
   readonly metrics?: Metrics;
+  /** For clients with a certificate alone. */
+  readonly tls?: TlsFiles | undefined;
   readonly clock: Clock;
   /** Closes the server and all its connections. */
   readonly signal: AbortSignal;
@@ -68,15 +72,20 @@ export interface HealthServer {
   readonly closed: Promise<void>;
 }
 
-/** Serves /livez, /readyz, /healthz and, with metrics, /metrics. Throws AlreadyRunning, ConfigInvalid. */
+/** Serves /livez, /readyz, /healthz and, with metrics, /metrics. Throws AlreadyRunning, MaterialInvalid, ConfigInvalid. */
 export async function serveHealth(options: HealthServerOptions): Promise<HealthServer> {
-  const { address, clock, signal } = options;
-  const server = createServer({ allowHalfOpen: true });
+  const { address, clock, signal, tls } = options;
   const open = new Set<Socket>();
-  server.on('connection', (socket) => {
-    makeRoom(open, socket);
-    answerOne(socket, clock, (asked) => answer(asked, options));
-  });
+  const onClient = (socket: Socket): void => {
+    const mayMeasure = tls !== undefined || isLoopbackAddress(socket.remoteAddress);
+    answerOne(socket, clock, (asked) => answer(asked, { ...options, mayMeasure }));
+  };
+  const server =
+    tls === undefined
+      ? createServer({ allowHalfOpen: true }, onClient)
+      : // TLS costs memory.
+        await (await import('./metrics-tls.ts')).createMetricsServer(tls, { clock, signal, onClient });
+  server.prependListener('connection', (socket: Socket) => makeRoom(open, socket));
   await listen(server, address);
   const closed = new Promise<void>((resolve) => server.once('close', resolve));
   const close = (): void => {
@@ -109,15 +118,15 @@ interface KeepServingOptions extends HealthServerOptions {
 const retrying = { firstMs: 1000, longestMs: 60_000 };
 
 /**
- * `serveHealth`, where recovery must not wait for it: while another process has the port, or the address does not exist
- * yet, that is logged and retried until the signal aborts. Resolves after the first try. Throws ConfigInvalid for an
- * error that waiting does not mend.
+ * `serveHealth`, where recovery must not wait for it: while another process has the port, the address does not exist yet,
+ * or the files for TLS are not whole, that is logged and retried until the signal aborts. Resolves after the first try.
+ * Throws ConfigInvalid for an error that waiting does not mend.
  */
 export async function keepServingHealth(options: KeepServingOptions): Promise<Pick<HealthServer, 'closed'>> {
   try {
     return await serveHealth(options);
   } catch (err) {
-    if (!isCode(err, 'AlreadyRunning')) throw err;
+    if (!isCode(err, 'AlreadyRunning', 'MaterialInvalid')) throw err;
     return { closed: serveLater(options, err) };
   }
 }
@@ -159,7 +168,11 @@ function listen(server: Server, address: Address): Promise<void> {
   });
 }
 
-async function answer({ method, target }: SingleRequest, { health, metrics }: HealthServerOptions): Promise<Answer> {
+interface Answering extends Pick<HealthServerOptions, 'health' | 'metrics'> {
+  readonly mayMeasure: boolean;
+}
+
+async function answer({ method, target }: SingleRequest, { health, metrics, mayMeasure }: Answering): Promise<Answer> {
   const [path = '', query] = target.split('?', 2);
   const page = path.slice(1);
   const isMetrics = page === 'metrics' && metrics !== undefined;
@@ -167,6 +180,7 @@ async function answer({ method, target }: SingleRequest, { health, metrics }: He
   if (method !== 'GET' && method !== 'HEAD') {
     return { status: 405, body: 'method not allowed\n', allow: 'GET, HEAD' };
   }
+  if (isMetrics && !mayMeasure) return { status: 403, body: 'metrics are served here to this machine alone\n' };
   if (isMetrics) return { status: 200, body: await metrics.render(), type: metrics.contentType };
   return probe(page as Probe, health.report(), new URLSearchParams(query).has('verbose'));
 }

@@ -16,7 +16,7 @@ let server: HealthServer;
 beforeEach(async () => {
   health = new Health();
   stop = new AbortController();
-  const metrics = await createMetrics({ version: '9', modes: [] });
+  const metrics = await createMetrics({ clock: systemClock, version: '9', modes: [] });
   server = await serveHealth({
     address: { host: '127.0.0.1', port: 0 },
     health,

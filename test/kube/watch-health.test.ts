@@ -24,6 +24,9 @@ describe('WatchHealth', () => {
     const waiting = { phase: 'waiting', message: 'Cannot list: 403' } as const;
     for (let index = 0; index < 11; index += 1) health.set(`Secret "n/${index}"`, { ...waiting, lastProgress: at(0) });
     health.set('Secret "n/well"', { phase: 'watching', lastProgress: at(190) });
+    health.set('Secret "n/former"', { phase: 'stopped', lastProgress: at(-100) });
+    expect(health.ageMs(at(200))).toBe(200_000);
+    expect(new WatchHealth(began).ageMs(at(200))).toBe(0);
     const { ok, message } = health.check(at(200));
     expect(ok).toBe(false);
     expect(message).toMatch(
