@@ -32,7 +32,9 @@ export const workerMode = 'renew-worker';
 /** Longest wait of a kubelet start for the API; systemd's `timeout` sets a later limit. */
 const startWaitSeconds = longestSeconds - 5;
 /** Longest wait of the timer's run; the next minute starts another run. */
-const timerWaitMinutes = 5;
+export const timerWaitMinutes = 5;
+/** After this time systemd ends it: longer than that wait and the limits of the steps after it. */
+export const workerRunMinutes = timerWaitMinutes + 2;
 
 /** Command that other init systems run before each start of the kubelet. */
 export function workerCommand({ executable, flags }: Pick<WorkerUnits, 'executable' | 'flags'>): readonly string[] {
@@ -74,7 +76,7 @@ After=time-sync.target
 [Service]
 Type=oneshot
 ExecStart=${command}
-TimeoutStartSec=${timerWaitMinutes + 1}min
+TimeoutStartSec=${workerRunMinutes}min
 # Copies of what is replaced.
 StateDirectory=kube-cert-recovery
 StateDirectoryMode=0700

@@ -114,6 +114,19 @@ describe('init host', () => {
     expect(service).toMatch(new RegExp(`^ReadWritePaths=.*-${elsewhere}( |$)`, 'm'));
   });
 
+  it('lets the service write where the kubelet has the CA of its clients', async () => {
+    const settings = {
+      kind: 'KubeletConfiguration',
+      authentication: { x509: { clientCAFile: '/srv/kubelet/cas.crt' } },
+    };
+    const file = join(machine.root, 'var/lib/kubelet/config.yaml');
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, JSON.stringify(settings));
+    const { 'kube-cert-recovery.service': service = '' } = await printedUnits();
+    await rm(file);
+    expect(service).toMatch(/^ReadWritePaths=.*-\/srv\/kubelet( |$)/m);
+  });
+
   it('hands a configuration on in place of flags', async () => {
     await writeFile(
       join(machine.root, 'own.yaml'),
@@ -121,10 +134,14 @@ describe('init host', () => {
         `directories: { kubernetesDir: ${machine.path()}, pkiDir: ${machine.path('pki')} }\n` +
         'regen: { backupDir: /data/backups, lockDir: /run/own/lock }\n',
     );
-    const { exit, out, err } = await cli('init', 'host', '--dry-run', '--executable=/bin/true', '--config=own.yaml');
+    const given = ['--executable=/bin/true', '--config=own.yaml', '--metrics-file=/textfiles/c.prom'];
+    const { exit, out, err } = await cli('init', 'host', '--dry-run', ...given);
     expect(exit, err).toBe(0);
-    expect(out).toContain(`ExecStart=/bin/true --mode=regen --once --config=${machine.root}/own.yaml --restart\n`);
-    const writable = [machine.path(), '/data', '/run', '/var/lib/kubelet'].toSorted().map((path) => `-${path}`);
+    const flags = `--config=${machine.root}/own.yaml --metrics-file=/textfiles/c.prom`;
+    expect(out).toContain(`ExecStart=/bin/true --mode=regen --once ${flags} --restart\n`);
+    const writable = [machine.path(), '/data', '/run', '/textfiles', '/var/lib/kubelet']
+      .toSorted()
+      .map((path) => `-${path}`);
     expect(out).toContain(`ReadWritePaths=${writable.join(' ')}\n`);
   });
 
@@ -152,13 +169,23 @@ describe('init host', () => {
 describe('init host on a machine that has its units', () => {
   const service = (): Promise<string> => readFile(join(units, 'kube-cert-recovery.service'), 'utf8');
   const timer = '--renew-before=30d --window=Sat/02:00-05:00';
+  /** Of the last command. */
+  let warned: string;
   /** As it is typed, on a machine where systemd would run. */
-  async function initHost(line: HostLine): Promise<string> {
-    const [out, signal] = [[] as string[], AbortSignal.timeout(60_000)];
+  async function initHost(line: HostLine, code = 0): Promise<string> {
+    const [out, err, signal] = [[] as string[], [] as string[], AbortSignal.timeout(60_000)];
     const stdout = { write: (text: string) => out.push(text) };
-    const io = { argv: [], env: {}, cwd: machine.root, stdout, stderr: stdout, signal };
+    const io = {
+      argv: [],
+      env: {},
+      cwd: machine.root,
+      stdout,
+      stderr: { write: (text: string) => err.push(text) },
+      signal,
+    };
     const here = { systemctl: () => Promise.resolve(), unitDirectory: units };
-    expect(await initHostCommand({ executable: '/bin/true', ...line }, io, here), out.join('')).toBe(0);
+    expect(await initHostCommand({ executable: '/bin/true', ...line }, io, here), [...out, ...err].join('')).toBe(code);
+    warned = err.join('');
     return out.join('');
   }
 
@@ -180,6 +207,52 @@ describe('init host on a machine that has its units', () => {
     expect(await service()).toContain('--ca-renewal=Report');
   });
 
+  it('lists what each unit does and when, the next date, and ends as status does', async () => {
+    await rm(join(units, 'kubelet.service.d'), { recursive: true });
+    const directory = directories().map((flag) => flag.replace('--directory=', ''));
+    const wouldWrite = await initHost({ directory, check: true }, 1);
+    const dropIn = join(units, 'kubelet.service.d/20-kube-cert-recovery.conf');
+    expect(wouldWrite).toContain(
+      `\nWould write ${dropIn}\n  before each start of the kubelet: reissues what has expired\n`,
+    );
+    await expect(readFile(dropIn)).rejects.toThrow('ENOENT');
+    const lines = (await initHost({ directory })).trimEnd().split('\n');
+    expect(lines).toContain(`Wrote ${dropIn}`);
+    expect(lines).toContain('  once a minute, and at the boot: starts these services');
+    expect(lines.find((line) => line.startsWith('Next'))).toMatch(/^Next: \w{3} \d\d, \d{4} .* UTC: .*apiserver/);
+    expect(lines.at(-4)).toContain('To do: 192.0.2.10 is no address');
+    expect(lines.slice(-3)).toEqual([
+      'Something is wrong (see above).',
+      expect.stringMatching(/^ARMED: no: systemd does not run here, and starts nothing\. /),
+      expect.stringMatching(/^Run: kube-cert-recovery init host /),
+    ]);
+  });
+
+  it('--check -o json says the same to a program, and changes nothing', async () => {
+    await initHost({});
+    const unchanged = JSON.parse(await initHost({ check: true, output: 'json' }, 1)) as object;
+    const same = { path: join(units, 'kube-cert-recovery.timer'), isChanged: false };
+    // What it would still change: systemd, which does not run here.
+    expect(unchanged).toMatchObject({
+      kind: 'HostInstallation',
+      changed: true,
+      changes: [],
+      armed: false,
+      nextAt: expect.any(String),
+    });
+    expect(unchanged).toMatchObject({ units: expect.arrayContaining([expect.objectContaining(same)]) });
+    const written = JSON.parse(await initHost({ renewBefore: '30d', output: 'json' })) as object;
+    expect(written).toMatchObject({ changed: true, changes: ['Renewal before expiry: was off, now 30d'] });
+    expect(await service()).toContain('--renew-before=30d');
+  });
+
+  it('warns of a file of metrics whose directory is absent, and of no other', async () => {
+    await initHost({ check: true, metricsFile: '/nowhere/certs.prom' }, 1);
+    expect(warned).toContain('--metrics-file: "/nowhere" is not there, and nothing is written until it is');
+    await initHost({ check: true, metricsFile: join(machine.root, 'certs.prom') }, 1);
+    expect(warned).not.toContain('--metrics-file');
+  });
+
   it('does not say that renewal is off where a file asks for it', async () => {
     const config = join(machine.root, 'ahead.yaml');
     const yaml = 'apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\n';
@@ -193,4 +266,6 @@ describe('init host on a machine that has its units', () => {
 it('uninstall host says that there is nothing, where there is nothing', async () => {
   const { exit, out } = await cli('uninstall', 'host', '--dry-run');
   expect({ exit, out }).toEqual({ exit: 0, out: 'Nothing to remove.\n' });
+  const told = await cli('uninstall', 'host', '--check', '-o=json');
+  expect([told.exit, JSON.parse(told.out)]).toEqual([0, expect.objectContaining({ changed: false, removed: [] })]);
 });
