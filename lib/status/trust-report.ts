@@ -7,9 +7,10 @@ import type { Side } from '../trust/trust-facts.ts';
 import { apiVersion } from '../well-known.ts';
 import { expiresText } from './expiry-text.ts';
 import { structured } from './structured.ts';
-import { trustGraph } from './trust-graph.ts';
+import { firstToBreak, trustGraph } from './trust-graph.ts';
+import { trustPicture } from './trust-picture.ts';
 
-export type TrustFormat = 'table' | 'json' | 'yaml' | 'mermaid';
+export type TrustFormat = 'table' | 'json' | 'yaml' | 'mermaid' | 'svg';
 
 export interface TrustReport {
   readonly at: Date;
@@ -18,6 +19,8 @@ export interface TrustReport {
   readonly rows: readonly RelationRow[];
   /** What could not be read or followed, one sentence each. */
   readonly notes: readonly string[];
+  /** Default: true. Elsewhere only what the API knows can be verified. */
+  readonly isNode?: boolean;
 }
 
 export type TrustClass = 'unknown' | 'broken' | 'ending' | 'sound';
@@ -34,12 +37,13 @@ export function classOfTrust({ rows }: Pick<TrustReport, 'rows'>): TrustClass {
 
 export function renderTrust(report: TrustReport, format: TrustFormat): string {
   if (format === 'table') return tables(report);
-  return format === 'mermaid' ? trustGraph(report.rows) : structured(info(report), format, 2);
+  if (format === 'mermaid') return trustGraph(report.rows);
+  return format === 'svg' ? trustPicture(report) : structured(info(report), format, 2);
 }
 
-/** The worst relation, for a report about certificates; none where nothing is broken. */
+/** The worst relation, for a report about certificates, which itself says what has expired; none where nothing else is. */
 export function trustNotes(rows: readonly RelationRow[]): readonly string[] {
-  const broken = rows.filter(({ verdict }) => verdict === 'fails');
+  const broken = rows.filter(({ verdict, isExpired }) => verdict === 'fails' && isExpired !== true);
   const [first] = broken;
   if (first === undefined) return [];
   const { id, credential, trust, reason, breaks } = first;
@@ -78,12 +82,6 @@ function tables(report: TrustReport): string {
 const idsOf = (rows: readonly RelationRow[], verdict: RelationRow['verdict']): string =>
   [...new Set(rows.flatMap((row) => (row.verdict === verdict ? [row.id] : [])))].join(', ');
 
-/** The row that breaks first of those that hold. */
-export const firstToBreak = (rows: readonly RelationRow[]): (RelationRow & { readonly breaksFrom: Date }) | undefined =>
-  rows
-    .flatMap((row) => (row.breaksFrom === undefined ? [] : [{ ...row, breaksFrom: row.breaksFrom }]))
-    .toSorted((one, other) => one.breaksFrom.getTime() - other.breaksFrom.getTime())[0];
-
 /** What it means, and what to do next. */
 function conclusion(report: TrustReport): string {
   const { rows } = report;
@@ -93,6 +91,13 @@ function conclusion(report: TrustReport): string {
     first === undefined
       ? ''
       : `; ${first.id} breaks first, ${expiresText(first.breaksFrom)} (${first.credential.name})`;
+  const isSound = state === 'sound' || state === 'ending';
+  if (report.isNode === false && isSound) {
+    const [seen, all] = [rows.filter(({ verdict }) => verdict !== 'notApplicable'), rows].map(
+      (some) => new Set(some.flatMap(({ id }) => (id.startsWith('R') ? [id] : []))).size,
+    );
+    return `Verified from here: ${seen} of ${all} relations, which hold${end}. Next: run this on a node, which the others need.`;
+  }
   const status = `Next: run "${nextCommand('status')}", which says`;
   switch (state) {
     case 'unknown': {
@@ -104,7 +109,7 @@ function conclusion(report: TrustReport): string {
       const broken = idsOf(rows, 'fails');
       return (
         `${broken === '' ? '' : `Broken: ${broken}. `}Not known: ${idsOf(rows, 'unknown')}. ` +
-        'Next: make readable what the table names, and run this again as root.'
+        'Next: make readable or reachable what the table names, and run this again as root.'
       );
     }
     case 'broken':

@@ -28,7 +28,7 @@ import {
 
 /** Returns the checks of a relation, one at least. */
 export function checksOf(relation: Relation, facts: TrustFacts): readonly RelationCheck[] {
-  return [...checksOfRule(relation, facts), ...publishedChecks(relation, facts)];
+  return [...checksOfRule(relation, facts), ...publishedChecks(relation, facts), ...metChecks(relation, facts)];
 }
 
 function checksOfRule({ rule }: Relation, facts: TrustFacts): readonly RelationCheck[] {
@@ -148,6 +148,21 @@ function publishedChecks({ rule, published }: Relation, facts: TrustFacts): read
     roots: trusted(facts, certificatesAt(facts, name)),
     commonNames: listed?.bytes === undefined ? [] : Buffer.from(listed.bytes).toString().split(','),
     isElsewhere: false,
+  });
+}
+
+/** What servers of the cluster have shown, against what is published, else against what the flag names. */
+function metChecks({ id, rule, published }: Relation, facts: TrustFacts): readonly RelationCheck[] {
+  return facts.servers.flatMap(({ id: of, name: server, hostname }) => {
+    const [direction] = rule.kind === 'certificate' ? rule.directions : [];
+    if (of !== id || direction === undefined) return [];
+    const name = published && publishedText(published, published.key);
+    const { side: trust, ...roots } =
+      name === undefined
+        ? rootsOf(facts, direction)
+        : { side: { name }, ...trusted(facts, certificatesAt(facts, name)) };
+    const chain = certificatesAt(facts, server);
+    return handshake({ credential: { name: server }, trust, chain, roots, usages: ['serverAuth'], names: [hostname] });
   });
 }
 

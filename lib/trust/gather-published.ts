@@ -30,14 +30,15 @@ async function entriesOf(
     const found = await getIfPresent<Entries>(request, objectPath({ kind: 'configMap', namespace, name }));
     if (found === undefined) return [];
     const names = commonNamesKey === undefined ? '' : namesIn(found.data?.[commonNamesKey]);
-    const allowed = commonNamesKey === undefined || names === '' ? [] : [[commonNamesKey, fileOf(names)] as const];
-    return [[key, name === clusterInfoName.name ? authorityOf(found) : fileOf(found.data?.[key])], ...allowed];
+    const allowed =
+      commonNamesKey === undefined || names === '' ? [] : [[commonNamesKey, entryContent(names)] as const];
+    return [[key, name === clusterInfoName.name ? authorityOf(found) : entryContent(found.data?.[key])], ...allowed];
   } catch (err) {
     return [[key, { unread: `cannot be read: ${errorText(err)}` }]];
   }
 }
 
-function fileOf(text: unknown): FileHere {
+export function entryContent(text: unknown): FileHere {
   if (typeof text !== 'string') return { unread: 'is absent' };
   const { bytes: most } = bounds.entry.most;
   return text.length > most ? { unread: `has more than ${most} characters` } : { bytes: Buffer.from(text) };

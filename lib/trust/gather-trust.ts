@@ -2,7 +2,7 @@
 // Impure: it reads files, and nothing else. Never fails because of a file.
 import { basename, join } from 'node:path';
 import { type ComponentName, componentNames } from '../components.ts';
-import { realDisk } from '../disk/disk.ts';
+import { type Disk, realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { errorText, systemCode } from '../errors.ts';
 import { readKubeconfigView } from '../kubeconfig/document.ts';
@@ -23,16 +23,25 @@ export interface TrustPlace {
   readonly moved: (path: string) => string;
   readonly without?: ReadonlySet<string>;
   readonly addresses?: typeof addressesHere;
+  /** Where certificates, keys and kubeconfigs lie; settings are always this machine's. Default: there, too. */
+  readonly disk?: Disk | undefined;
 }
 
-interface Gathered {
+export interface GatheredTrust {
   readonly facts: TrustFacts;
   /** A sentence for each place that exists and could not be read, and for each setting that leads nowhere. */
   readonly notes: readonly string[];
 }
 
-export async function gatherTrust(place: TrustPlace): Promise<Gathered> {
-  const { kubernetesDir, kubeletDir, moved, without = new Set<string>(), addresses = addressesHere } = place;
+export async function gatherTrust(place: TrustPlace): Promise<GatheredTrust> {
+  const {
+    kubernetesDir,
+    kubeletDir,
+    moved,
+    without = new Set<string>(),
+    addresses = addressesHere,
+    disk = realDisk,
+  } = place;
   const machine = readerBelow('/');
   const { pods, settings: told } = await settingsHere(
     { kubernetesDir, kubeletDir, root: '/', added: 'counted' },
@@ -40,7 +49,7 @@ export async function gatherTrust(place: TrustPlace): Promise<Gathered> {
   );
   const files = new Map<string, FileHere>();
   const read = async (file: string): Promise<void> => {
-    if (!files.has(file)) files.set(file, await fileAt(file));
+    if (!files.has(file)) files.set(file, await fileAt(file, disk));
   };
   const settings = await withServingPair(told, join(kubeletDir, 'pki'), async (file) => {
     await read(moved(file));
@@ -64,7 +73,8 @@ export async function gatherTrust(place: TrustPlace): Promise<Gathered> {
       if (source.kind === 'file') await read(source.file);
   }
   const own = Object.values(addresses()).flat();
-  const facts = { settings, doubts: doubtsOf(pods.unread, settings), kubeconfigs, files, moved, own, without };
+  const doubts = doubtsOf(pods.unread, settings);
+  const facts = { settings, doubts, kubeconfigs, files, moved, own, without, servers: [], bundles: [] };
   const notes = [...machine.unread, ...pods.notes, ...unreadSettings(settings).map(({ message }) => message)];
   return { facts, notes: [...new Set(notes)] };
 }
@@ -100,9 +110,9 @@ function kubeconfigsTold(
 
 const absent = 'is absent';
 
-async function fileAt(file: string): Promise<FileHere> {
+async function fileAt(file: string, disk: Disk): Promise<FileHere> {
   try {
-    return { bytes: await readRegularFile(realDisk, file) };
+    return { bytes: await readRegularFile(disk, file) };
   } catch (err) {
     const code = systemCode(err);
     return { unread: code === 'ENOENT' || code === 'ENOTDIR' ? absent : `cannot be read: ${code ?? errorText(err)}` };

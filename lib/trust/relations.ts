@@ -237,6 +237,25 @@ export const relations: readonly Relation[] = [
   },
 ];
 
+/** caBundles by which kube-apiserver verifies servers of others, by the kinds of objects that have them. */
+export const bundleKinds = {
+  B1: {
+    of: ['ValidatingWebhookConfiguration', 'MutatingWebhookConfiguration'],
+    breaks: 'kube-apiserver refuses the webhook, and every request that it must see (failurePolicy Fail)',
+    seen: 'requests fail with `failed calling webhook`',
+  },
+  B2: {
+    of: ['CustomResourceDefinition'],
+    breaks: 'objects of that kind can neither be read nor written in another version',
+    seen: 'requests fail with `conversion webhook for ... failed`',
+  },
+  B3: {
+    of: ['APIService'],
+    breaks: 'kube-apiserver refuses the aggregated server',
+    seen: 'the APIService is not Available (`FailedDiscoveryCheck`)',
+  },
+} as const;
+
 const flagText = ({ component, flag }: FlagOf): string => `${component} --${flag}`;
 
 /** An entry of a ConfigMap, for people, and by its content in TrustFacts. */

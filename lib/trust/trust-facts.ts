@@ -9,7 +9,7 @@ import type { SettingsHere } from '../inventory/discover/named-files.ts';
 import { fileFlags } from '../inventory/file-flags.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { parsePrivateKey } from '../pki/key.ts';
-import type { FlagOf } from './relations.ts';
+import type { bundleKinds, FlagOf, Relation } from './relations.ts';
 
 /** `unread`: why, as the last part of a sentence. */
 export type FileHere =
@@ -28,7 +28,10 @@ export interface TrustFacts {
   /** Why the flags of a component are not known, as a sentence. */
   readonly doubts: Readonly<Partial<Record<ComponentName, string>>>;
   readonly kubeconfigs: readonly KubeconfigHere[];
-  /** Content by path on this machine, and of entries of ConfigMaps by their text (publishedText). */
+  /**
+   * Content by path on this machine; of entries of ConfigMaps by their text (publishedText), of caBundles and of what
+   * servers show by their names.
+   */
   readonly files: ReadonlyMap<string, FileHere>;
   /** Place on this machine of a path that a flag names. */
   readonly moved: (path: string) => string;
@@ -36,6 +39,32 @@ export interface TrustFacts {
   readonly own: readonly string[];
   /** Fingerprints of CAs that are taken out of every trust. */
   readonly without: ReadonlySet<string>;
+  /** Only where the API was asked. */
+  readonly servers: readonly ServerMet[];
+  /** Only where the API was asked. */
+  readonly bundles: readonly BundleOfServer[];
+}
+
+/** A caBundle by which kube-apiserver verifies a server of others. */
+export interface BundleOfServer {
+  readonly id: keyof typeof bundleKinds;
+  /** `APIService "v1.example.com" caBundle`; `files` has the content by it. */
+  readonly name: string;
+  /** The server that is verified: `Service "a/b"`, or the address in a URL. */
+  readonly server: string;
+  readonly hostname: string;
+  /** Why there is nothing to judge. */
+  readonly none?: string | undefined;
+}
+
+/** A server that was met at its address; `files` has the certificates that it showed. */
+export interface ServerMet {
+  /** R3 of kubelets, R8 of API servers. */
+  readonly id: Relation['id'];
+  /** `kubelet of Node "a" at 192.0.2.10:10250`. */
+  readonly name: string;
+  /** Name or address by which its clients know it. */
+  readonly hostname: string;
 }
 
 export type TrustVerdict = 'holds' | 'fails' | 'unknown' | 'notApplicable';

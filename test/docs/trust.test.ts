@@ -1,7 +1,7 @@
 // Holds docs/trust.md against the table of relations, and against what `verify` prints.
 import { expect, it } from 'vitest';
 import { judgeRelations } from '../../lib/trust/judge-relations.ts';
-import { relations } from '../../lib/trust/relations.ts';
+import { bundleKinds, relations } from '../../lib/trust/relations.ts';
 import { renderTrust } from '../../lib/status/trust-report.ts';
 import { withRelations } from '../../scripts/relations.ts';
 import { now } from '../pki/authority.ts';
@@ -10,9 +10,11 @@ import { firstCodes, page, section, tables } from './markdown.ts';
 
 const text = page('docs/trust.md');
 
-it('has the table of relations as it is (node scripts/relations.ts writes it)', async () => {
+it('has the tables of relations and of caBundles as they are (node scripts/relations.ts writes it)', async () => {
   const [rows = []] = tables(section(text, 'The relations'));
   expect(rows.map(([id]) => id)).toEqual(relations.map(({ id }) => id));
+  const [bundles = []] = tables(section(text, 'With the API'));
+  expect(bundles.map(([id]) => id)).toEqual(Object.keys(bundleKinds));
   expect(await withRelations(text)).toBe(text);
 });
 

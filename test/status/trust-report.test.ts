@@ -21,6 +21,12 @@ const nowhere: TrustReport = {
   }),
   notes: [],
 };
+/** As with a kubeconfig alone: only what the API publishes is verified. */
+const afar = (verdict: 'holds' | 'fails'): TrustReport => ({
+  ...nowhere,
+  isNode: false,
+  rows: nowhere.rows.map((row) => (row.id === 'R16' ? { ...row, verdict, reason: 'met' } : row)),
+});
 const unread: Changes = { files: { '/pki/etcd-ca.crt': undefined } };
 
 const lastLine = (one: TrustReport): string => renderTrust(one, 'table').trimEnd().split('\n').at(-1) ?? '';
@@ -45,6 +51,13 @@ describe('renderTrust()', () => {
     ['something is not known', report(unread), 1, /^Not known: R11, R12, R13\. Next: make readable /],
     ['both', report({ ...broken, ...unread }), 1, /^Broken: R8\. Not known: R11, R12, R13\. Next: /],
     ['nothing was verified', nowhere, 1, /^Nothing was verified: .* Next: run this on a node, or say where /],
+    [
+      'only what the API knows was verified',
+      afar('holds'),
+      0,
+      /^Verified from here: 1 of 16 relations, which hold\. Next: run this on a node, which the others need\.$/,
+    ],
+    ['that fails', afar('fails'), 3, /^Broken: R16\. Next: /],
     ['something is ending', report({}, day(170)), 4, /^Everybody trusts whom they must; R8 .*\. Next: run /],
   ])('says in its last line what to do where %s, and exits accordingly', (_title, one, exit, line) => {
     expect(lastLine(one)).toMatch(line);
@@ -95,6 +108,10 @@ describe('trustNotes()', () => {
   it('names the worst relation alone, and where the rest is', () => {
     expect(trustNotes(report().rows)).toEqual([]);
     expect(trustNotes(report(unread).rows)).toEqual([]);
+    const late = day(9000);
+    expect(report({}, late).rows.filter(({ verdict }) => verdict === 'fails').length).toBeGreaterThan(9);
+    expect(trustNotes(report({}, late).rows)).toEqual([]); // expired, and nothing else
+    expect(trustNotes(report(broken, late).rows)).toEqual([expect.stringContaining('(R8)')]);
     expect(trustNotes(report(broken).rows)).toEqual([
       expect.stringMatching(
         /^kube-apiserver --tls-cert-file does not verify against kube-controller-manager --root-ca-file \(R8\): .*, so Pods refuse .*\. "kube-cert-recovery verify" shows /,

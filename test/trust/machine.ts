@@ -19,6 +19,8 @@ export interface Changes {
   readonly kubeconfigs?: Readonly<Record<string, string>>;
   readonly doubts?: TrustFacts['doubts'];
   readonly without?: readonly string[];
+  readonly servers?: TrustFacts['servers'];
+  readonly bundles?: TrustFacts['bundles'];
 }
 
 export interface Pair {
@@ -168,7 +170,7 @@ const settingsOf = (component: ComponentName, changed: Flags | undefined): Trust
 
 /** Facts of the machine. */
 export function machine({ flags: told = {}, files: changed = {}, ...more }: Changes = {}): TrustFacts {
-  const { kubeconfigs = {}, doubts = {}, without = [] } = more;
+  const { kubeconfigs = {}, doubts = {}, without = [], servers = [], bundles = [] } = more;
   const texts = Object.entries({ ...files, ...changed });
   const kubeconfigTexts = { '/scheduler.conf': kubeconfig({ client: holder }), ...kubeconfigs };
   const bytes = (text: string | undefined): FileHere =>
@@ -192,5 +194,7 @@ export function machine({ flags: told = {}, files: changed = {}, ...more }: Chan
     moved: (path) => path,
     own: [],
     without: new Set(without),
+    servers,
+    bundles,
   };
 }

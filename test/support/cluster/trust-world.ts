@@ -229,6 +229,14 @@ export class TrustWorld implements AsyncDisposable {
     );
   }
 
+  /** A TLS server that is no component. */
+  async startServer(port: number, cert: string, key: string): Promise<void> {
+    const at = `${advertiseAddress}:${port}`;
+    await this.running.processes.get('server')?.kill();
+    this.running.start('server', ['openssl', 's_server', '-www', '-accept', at, '-cert', cert, '-key', key]);
+    await eventually(async () => expect((await this.curl('-k', `https://${at}/`)).code).toBe(0));
+  }
+
   curl(...args: readonly string[]): Promise<Outcome> {
     return this.running.inNetwork('curl', '-sS', '--max-time', '10', ...args);
   }
@@ -245,13 +253,16 @@ export class TrustWorld implements AsyncDisposable {
   }
 
   /** The same in the network of this machine, where its API server answers. */
-  async verifyWithApi(): Promise<readonly RelationSight[]> {
+  async verifyWithApi(
+    kubeconfig = 'super-admin.conf',
+  ): Promise<{ readonly rows: readonly RelationSight[]; readonly notes: readonly string[] }> {
     const script = 'mount --bind "$0/etc" /etc && mount --bind "$0/var" /var && exec "$@"';
     const command = ['sh', '-c', script, this.machine.root, process.execPath, program];
-    const flags = ['verify', '-o', 'json', '--kubeconfig=/etc/kubernetes/super-admin.conf'];
+    const flags = ['verify', '-o', 'json', `--kubeconfig=/etc/kubernetes/${kubeconfig}`];
     const { stdout, stderr } = await this.running.inNetwork('unshare', '--mount', ...unseen, ...command, ...flags);
     expect(stdout, stderr).not.toBe('');
-    return (JSON.parse(stdout) as { relations: RelationSight[] }).relations;
+    const { relations, notes } = JSON.parse(stdout) as { relations: RelationSight[]; notes: string[] };
+    return { rows: relations, notes };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
