@@ -13,11 +13,11 @@ import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText } from '../lib/errors.ts';
 import { podContainers } from '../lib/install/accounts.ts';
 import { adoptionFile } from '../lib/install/layout.ts';
-import { readBy } from '../lib/inventory/resolve.ts';
+import { readBy } from '../lib/inventory/component-view.ts';
 import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
 import { createProver, type Prove } from '../lib/proof/prove.ts';
-import type { AdoptionStatus } from '../lib/status/node-report.ts';
+import type { AdoptionStatus } from '../lib/status/adoption-report.ts';
 import { renderStatus } from '../lib/status/print.ts';
 import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
@@ -27,9 +27,10 @@ import { addressOf, connect, type Connecting, connectingOf, namesInApi, storeOf 
 import { exitOfStatus } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { clockFactsAt, configInput, resolveHere } from './read-config.ts';
-import type { StatusRequest } from './status-flags.ts';
+import type { StatusLook } from './status-again.ts';
+import type { SightRequest, StatusRequest } from './status-flags.ts';
 
-export async function clusterStatus(config: ToolConfig, options: StatusRequest, io: Io): Promise<number> {
+export async function clusterLook(config: ToolConfig, options: StatusRequest, io: Io): Promise<StatusLook> {
   const connecting = quietly(config, io);
   const resolved = await resolveHere(config, connecting.log);
   const connection = config.kubeconfig === undefined ? undefined : await connect(config.kubeconfig, connecting);
@@ -37,8 +38,9 @@ export async function clusterStatus(config: ToolConfig, options: StatusRequest, 
     const record = await recordBeside(config.destinationDir);
     const looking = { ...options, resolved, connection, record, signal: io.signal };
     const report = await clusterReport(config, looking);
-    io.stdout.write(renderStatus(report, options));
-    return exitOfStatus(report);
+    const text = renderStatus(report, options);
+    const headline = report.problems[0] ?? `The cluster is ${report.class}.`;
+    return { status: report, text, exit: exitOfStatus(report), isWell: report.class === 'healthy', headline };
   } finally {
     await connection?.close();
   }
@@ -54,7 +56,7 @@ async function recordBeside(destinationDir: string | undefined): Promise<Adoptio
   return directory !== undefined && existsSync(adoptionFile(directory)) ? readRecord(directory) : undefined;
 }
 
-interface Looking extends StatusRequest {
+interface Looking extends SightRequest {
   readonly resolved: Resolved;
   readonly connection: KubeConnection | undefined;
   /** Record of an adopted machine: there each pod has its own directories. */
@@ -113,7 +115,7 @@ function proverOf(
 interface AdoptedMachine {
   /** Configuration of `status` itself. */
   readonly config: ToolConfig;
-  readonly options: StatusRequest;
+  readonly options: SightRequest;
   readonly io: Io;
 }
 

@@ -1,11 +1,15 @@
 // Flags of `status` alone: those with a form of their own are parsed here, and all are handed on as a whole to what reads
 // and to what prints.
 import { flagRows, type FlagsOf, typedValue } from '../lib/config/flags.ts';
+import { parseDuration } from '../lib/duration.ts';
 import { type Problem, valueText } from '../lib/problems.ts';
 import type { StatusFormat } from '../lib/status/structured.ts';
 import { outputFormat } from './read-config.ts';
 
 export type StatusRequest = ReturnType<typeof statusFlags>['options'];
+
+/** The part that selects facts, for callers that print nothing, too. */
+export type SightRequest = Omit<StatusRequest, 'output' | 'at'> & Partial<Pick<StatusRequest, 'at'>>;
 
 const formats = ['table', 'json', 'yaml'] as const satisfies readonly StatusFormat[];
 
@@ -26,10 +30,29 @@ function ownFlags(line: FlagsOf<'status'>): FlagsOf<'status'> {
 }
 
 export function statusFlags(line: FlagsOf<'status'>) {
-  const { output: wanted, at, ...others } = ownFlags(line);
+  const { output: wanted, at, wait, watch, ...others } = ownFlags(line);
   const problems: Problem[] = [];
+  const isAgain = wait !== undefined || watch === true;
+  const refuse = (path: string, message: string): void => void problems.push({ path, kind: 'conflict', message });
+  if (others.fleet === true && at !== undefined)
+    refuse('--at', 'must be left out with --fleet, which nodes report for today');
+  if (isAgain && (at !== undefined || others.fleet === true))
+    refuse(
+      wait === undefined ? '--watch' : '--wait',
+      'must be left out with --at and --fleet: it looks at this machine now',
+    );
   const output = outputFormat(formats, wanted, problems);
-  return { options: { ...others, output, at: dateOfFlag(at, problems) }, problems };
+  const again = { waitMs: durationOfFlag('--wait', wait, problems), isWatched: watch };
+  return { options: { ...others, output, at: dateOfFlag(at, problems) }, again, problems };
+}
+
+/** Milliseconds; undefined where the flag is absent or wrong. */
+export function durationOfFlag(path: string, text: string | undefined, problems: Problem[]): number | undefined {
+  const ms = text === undefined ? undefined : parseDuration(text);
+  if (text !== undefined && ms === undefined) {
+    problems.push({ path, kind: 'invalid', message: `must be a duration such as 30s or 2m, got ${valueText(text)}` });
+  }
+  return ms;
 }
 
 /** Value of --at; undefined where it is absent or wrong. */

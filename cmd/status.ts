@@ -6,7 +6,7 @@ import { systemClock } from '../lib/clock.ts';
 import type { ToolConfig } from '../lib/config/load.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
-import { installedCommand, missingUnits, missingWorkerUnits } from '../lib/install/host-apply.ts';
+import { installedCommand } from '../lib/install/host-apply.ts';
 import { starterText } from '../lib/install/host.ts';
 import { withInstalled } from '../lib/install/installed-flags.ts';
 import { adoptionFile, defaultDirectory } from '../lib/install/layout.ts';
@@ -18,14 +18,17 @@ import { allDirectories, isFile, isObtained } from '../lib/inventory/places.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
 import type { Obtaining } from '../lib/origin/obtaining.ts';
+import { cutText } from '../lib/plan/ahead-rules.ts';
 import type { Decision } from '../lib/plan/decision.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
 import { formerHere } from '../lib/restart/former-files.ts';
 import { waitingServices } from '../lib/restart/host-restarts.ts';
 import { Markers } from '../lib/restart/markers.ts';
-import { renderNode } from '../lib/status/print.ts';
+import { renderNode, showsColours } from '../lib/status/print.ts';
 import { runNodeStatus } from '../lib/status/status.ts';
 import { trustNotes } from '../lib/status/trust-report.ts';
+import { verdictOf } from '../lib/status/verdict.ts';
+import { isWell } from '../lib/status/well.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
 import { verifyMachine } from '../lib/trust/verify-machine.ts';
 import { withNotedLife } from '../lib/run/cluster-life.ts';
@@ -34,14 +37,16 @@ import { rightsNote } from '../lib/run/host-rights.ts';
 import { exitOfNode } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
-import { type Given, nextCommand } from '../lib/next-command.ts';
+import type { Given } from '../lib/next-command.ts';
 import { absoluteConfig, asWorker, clockFactsAt, type CommandLine, configInput, orKubeadm } from './read-config.ts';
-import { statusFlags, type StatusRequest } from './status-flags.ts';
+import { armingHere } from './host-units.ts';
+import { type StatusLook, showStatus } from './status-again.ts';
+import { type SightRequest, statusFlags, type StatusRequest } from './status-flags.ts';
 
 type StatusLine = CommandLine & FlagsOf<'status'>;
 
 /** Adds the flags of the installed units: so the report shows the actions and times of this machine's timer. */
-function asUnitsDo(line: StatusLine, cwd: string): StatusLine {
+export function asUnitsDo(line: StatusLine, cwd: string): StatusLine {
   const { config, ...told } = withInstalled(absoluteConfig(line, cwd), { words: installedCommand() });
   // A missing configuration file of the units must not prevent the report.
   const isThere = config !== undefined && (line.config !== undefined || existsSync(config));
@@ -49,36 +54,60 @@ function asUnitsDo(line: StatusLine, cwd: string): StatusLine {
 }
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
-  const { options, problems } = statusFlags(line);
+  const { options, again, problems } = statusFlags(line);
+  if (options.fleet === true) {
+    const named = line.config === undefined ? { preset: 'node-ca', ...line } : line;
+    const { fleetStatus } = await import('./status-fleet.ts');
+    return fleetStatus(parseToolConfig({ ...configInput(named, io), problems }), options, io);
+  }
   const typed = orKubeadm(asUnitsDo(line, io.cwd));
   const config = parseToolConfig({ ...configInput(typed, io), problems });
-  const { inventory } = config;
-  const isOfMachine = finderOf(inventory)?.looksAt === 'machine';
-  if (isOfMachine && inventory.artefacts.every(({ location }) => isFile(location)))
-    return machineStatus(config, { ...options, given: sameMachine(typed, io.cwd) }, io);
-  const { clusterStatus } = await import('./status-api.ts');
-  return clusterStatus(config, options, io);
+  if (isOneMachine(config)) {
+    const [here, given] = [configHere(config), sameMachine(typed, io.cwd)];
+    return showStatus(() => nodeLook(here, { ...options, given }, io), again, io);
+  }
+  const { clusterLook } = await import('./status-api.ts');
+  return showStatus(() => clusterLook(config, options, io), again, io);
 }
 
-interface NodeRequest extends StatusRequest {
+interface NodeRequest extends SightRequest {
+  /** Artefact whose outlook is wanted although nothing is announced. */
+  readonly explained?: string;
+  /** Directory of the units. Default: the administrator's. */
+  readonly unitDirectory?: string | undefined;
   /** Flags, given or from the units, that select the machine. */
   readonly given: Given;
 }
 
-/** A worker holds no CA key: it has another inventory. */
-async function machineStatus(config: ToolConfig, options: NodeRequest, io: Io): Promise<number> {
+/** The configuration for this machine. A worker holds no CA key: it has another inventory. */
+export function configHere(config: ToolConfig): ToolConfig {
   const { inventory, environment } = config;
   const { kubernetesDir = '', pkiDir = '' } = allDirectories(inventory, environment.directories ?? {});
   const isKubeadm = inventory.discover === 'kubeadm';
-  if (isKubeadm && isWorker({ kubernetesDir, pkiDir })) return nodeStatus(asWorker(config), options, io);
+  if (isKubeadm && isWorker({ kubernetesDir, pkiDir })) return asWorker(config);
   if (isKubeadm && process.getuid?.() === 0) requireNode({ kubernetesDir, pkiDir });
-  return nodeStatus(config, options, io);
+  return config;
+}
+
+/** Whether all of an inventory are files of one machine. */
+export const isOneMachine = ({ inventory }: Pick<ToolConfig, 'inventory'>): boolean =>
+  finderOf(inventory)?.looksAt === 'machine' && inventory.artefacts.every(({ location }) => isFile(location));
+
+async function nodeLook(config: ToolConfig, options: NodeRequest & StatusRequest, io: Io): Promise<StatusLook> {
+  const { status } = await lookAtNode(config, options, io);
+  return {
+    status,
+    text: renderNode(status, { ...options, isColoured: showsColours(io.stdout.isTTY, io.env) }),
+    exit: exitOfNode(status),
+    isWell: isWell(status),
+    headline: verdictOf(status).lines[0] ?? '',
+  };
 }
 
 /** Files of this machine: works without an API. Only an adopted machine adds objects and containers. */
-async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Promise<number> {
-  const { at, given } = options;
-  const { stdout, signal } = io;
+export async function lookAtNode(config: ToolConfig, options: NodeRequest, io: Io) {
+  const { at, given, unitDirectory } = options;
+  const { signal } = io;
   const { environment, notes } = await discoverEnvironment(config.inventory, config.environment);
   const resolved = await withNotedLife(resolve(config.inventory, environment), config);
   const directory = adoptionDirectory(config);
@@ -86,7 +115,6 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
   const adoption = directory === undefined ? undefined : await api?.adoptionStatus(directory, { config, options, io });
   const { repairsBefore } = config.inventory;
   const isWithoutKey = resolved.artefacts.some(isObtained);
-  const missing = isWithoutKey ? missingWorkerUnits() : missingUnits(undefined, repairsBefore);
   const starter = starterText(repairsBefore);
   const isRoot = process.getuid?.() === 0;
   const store = storeOf(undefined, createDiskStore({ backupDir: config.backupDir, endpoints: resolved.endpoints }));
@@ -96,32 +124,38 @@ async function nodeStatus(config: ToolConfig, options: NodeRequest, io: Io): Pro
     hostName: hostname(),
   };
   const rights = isRoot && at === undefined ? await rightsNote(config, store, look) : undefined;
+  const clockFacts = await clockFactsAt(at, config);
+  const { rows: relations } = await verifyMachine(config, { at: at ?? systemClock.now() });
+  const cut = cutText(resolved.artefacts, config.policy);
+  const known = {
+    given,
+    unitDirectory,
+    hasRights: rights === undefined,
+    hasClock: clockFacts.synchronised || config.policy.ahead === undefined,
+  };
+  const { isInstalled, ...arming } = await armingHere(config, { isOfWorker: isWithoutKey, ...known }, io);
   const status = await runNodeStatus({
     ...options,
     resolved,
     policy: config.policy,
     notes: [
       ...notes,
-      ...(isWithoutKey
-        ? missing.map(workerNote)
-        : unitNotes(missing, { isAdopted: directory !== undefined, starter, given })),
       ...(adoption?.notes ?? []),
-      ...(rights === undefined ? [] : [rights]),
-      ...trustNotes((await verifyMachine(config, { at: at ?? systemClock.now() })).rows),
+      ...[rights, cut].flatMap((note) => note ?? []),
+      ...trustNotes(relations),
     ],
-    isArmed: missing.length === 0,
+    ...arming,
     starter,
     isRoot,
     store,
-    clockFacts: await clockFactsAt(at, config),
+    clockFacts,
     clock: systemClock,
     adopted: adoption?.sight,
     sources: at === undefined ? await sourcesToAsk(config, { resolved, store }, io) : undefined,
     ...(at === undefined && (await runningHere(resolved, config))),
     signal,
   });
-  stdout.write(renderNode(status, options));
-  return exitOfNode(status);
+  return { status, resolved, relations, isInstalled };
 }
 
 /** Logs errors only: the log would repeat the report. */
@@ -155,26 +189,6 @@ async function runningHere(resolved: Resolved, { lockDir }: ToolConfig) {
     former: await formerHere({ components, resolved, state, markers, clock: systemClock }),
   };
 }
-
-/** Notes on missing units: without them nothing carries out the plan. Other init systems cannot be checked. */
-function unitNotes(
-  missing: readonly string[],
-  { isAdopted, starter, given }: { isAdopted: boolean; starter: string; given: Given },
-): readonly string[] {
-  const { '--preset': preset, ...others } = given;
-  const units = nextCommand('init host', preset === 'kubeadm' ? others : given);
-  const plain = nextCommand('', { '--mode': 'regen', '--once': true, ...given });
-  const what = isAdopted ? "etcd's certificates and the files of kubeadm" : 'this machine';
-  return missing.map(
-    (state) =>
-      `${state}: nothing repairs ${what} by itself until "${units}" has been run, unless another ` +
-      `init system runs "${plain}" before each start of ${starter}`,
-  );
-}
-
-const workerNote = (state: string): string =>
-  `${state}: nothing requests a new certificate by itself until the command has been run here that ` +
-  `"${nextCommand('init workers')}" prints on a control-plane node`;
 
 /** Directory of the files of `init adopt`, where this machine is adopted. Only the default path is checked. */
 function adoptionDirectory({ inventory, environment }: ToolConfig): string | undefined {

@@ -16,5 +16,5 @@ export function formerText(one: FormerFile): string {
   return `${artefact}: ${written}, and ${who} ${does}${end}. Restart it: ${restartCommand(one)}`;
 }
 
-const restartCommand = ({ component, process, isService }: FormerFile): string =>
+export const restartCommand = ({ component, process, isService }: FormerFile): string =>
   (isService ? starters.systemd : starterOf(component)).command(component, process.pid);

@@ -23,6 +23,8 @@ import {
   tellEach,
   type Told,
 } from './report.ts';
+import { adoptedProblems, type AdoptionStatus } from './adoption-report.ts';
+import { repairLimits } from './repair-limits.ts';
 import { outlookOf } from './outlook.ts';
 import { rowStateOf } from './row-state.ts';
 import type { FormerFile } from '../restart/loaded.ts';
@@ -51,6 +53,12 @@ export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | '
   readonly isForecast: boolean;
   /** Whether units of this machine repair it automatically. */
   readonly isArmed: boolean;
+  /** What keeps it from being armed, else what that rests on. */
+  readonly reasons: readonly string[];
+  /** Where it is not armed, the part of the units that repairs it all the same. */
+  readonly stillRepairs?: 'start' | 'timer' | undefined;
+  /** The command that arms it, as a sentence. */
+  readonly remedy: string;
   /** Service whose start waits for the repair: `the kubelet`. */
   readonly starter: string;
   /** Certificates that kubeadm lists, and CAs, sorted by name as kubeadm does. */
@@ -64,45 +72,11 @@ export interface NodeStatus extends Omit<StatusReport, 'apiProblem' | 'rows' | '
   readonly former: readonly FormerFile[];
   /** Adopted machines only: objects and containers. */
   readonly adopted?: AdoptionStatus | undefined;
-  /** Further notes: unknown facts of this machine, parts that are not installed on it. */
+  /** Further notes: unknown facts of this machine. */
   readonly notes: readonly string[];
 }
 
-/** Container of this program in one static pod. `wrong`: needs the administrator. */
-interface ContainerStatus {
-  readonly pod: string;
-  readonly state: 'ready' | 'waiting' | 'wrong' | 'unknown';
-  readonly message: string;
-}
-
-export interface AdoptionStatus {
-  /** Empty in a forecast. */
-  readonly pods: readonly ContainerStatus[];
-  /** Undefined where the API did not answer. */
-  readonly objects?: StatusReport | undefined;
-  /** Why some of it could not be read. */
-  readonly problem?: string | undefined;
-}
-
-/** Whether a part is unknown: then the report must not call the machine healthy. */
-export function isPartlyUnknown({ pods, objects, problem }: AdoptionStatus): boolean {
-  const isUnread = objects?.rows.some(({ state }) => state === 'UNKNOWN') ?? false;
-  return problem !== undefined || isUnread || pods.some(({ state }) => state === 'unknown');
-}
-
-/** Problems that need the administrator's action or attention. */
-function adoptedProblems({ pods, objects, problem }: AdoptionStatus): readonly string[] {
-  return [
-    ...(problem === undefined ? [] : [`objects and containers of this adopted machine are not known: ${problem}`]),
-    ...pods.flatMap(({ state, message }) => (state === 'wrong' ? [message] : [])),
-    ...(problem === undefined ? pods : []).flatMap(({ pod, state, message }) =>
-      state === 'unknown' ? [`${pod}: ${message}`] : [],
-    ),
-    ...(objects?.problems ?? []),
-  ];
-}
-
-interface NodeInput extends ReportInput {
+interface NodeInput extends ReportInput, Partial<Pick<NodeStatus, 'reasons' | 'remedy' | 'stillRepairs'>> {
   readonly isForecast?: boolean;
   readonly served?: readonly ServedCertificate[];
   readonly notes?: readonly string[];
@@ -116,13 +90,15 @@ interface NodeInput extends ReportInput {
   /** Default: `the kubelet`. */
   readonly starter?: string | undefined;
   readonly adopted?: AdoptionStatus | undefined;
+  /** Artefact whose outlook is wanted although nothing is announced. */
+  readonly explained?: string | undefined;
   /** Artefacts whose key exists without its certificate. */
   readonly keyOnly?: ReadonlySet<string>;
 }
 
 export function nodeReport(input: NodeInput): NodeStatus {
   const { served = [], former = [], notes = [], isForecast = false, isArmed = true, adopted } = input;
-  const { starter = 'the kubelet' } = input;
+  const { starter = 'the kubelet', reasons = [], remedy = '' } = input;
   const each = tellEach(input);
   const { inventory, at, recheckAt, ...general } = report(input, each);
   const told = each
@@ -155,6 +131,9 @@ export function nodeReport(input: NodeInput): NodeStatus {
     at,
     isForecast,
     isArmed,
+    reasons: isArmed ? [...reasons, ...repairLimits({ authorities: rowsOf(authorities), adopted })] : reasons,
+    stillRepairs: input.stillRepairs,
+    remedy,
     starter,
     class: classOf(problems, isRecovering),
     problems,
@@ -167,6 +146,7 @@ export function nodeReport(input: NodeInput): NodeStatus {
     notes: [
       ...notes,
       ...listed.flatMap(absenceNote),
+      ...told.flatMap((one) => unapprovedNote(one, told)),
       ...told.flatMap((one) => identityNote(one, input.facts)),
       ...told.flatMap((one) => precedenceNote(one, input.facts)),
       ...told.flatMap((one) => noteOfOthers(one, input.facts)),
@@ -200,6 +180,17 @@ function absenceNote({ artefact, row }: Told): readonly string[] {
   ];
 }
 
+/** A kubelet with neither serving certificate does not make one by itself: it has requested one (serverTLSBootstrap). */
+function unapprovedNote({ artefact, row }: Told, told: readonly Told[]): readonly string[] {
+  if (artefact.kind !== 'target' || artefact.supersededBy === undefined || row.state !== 'MISSING') return [];
+  const requested = told.find((one) => one.artefact.name === artefact.supersededBy);
+  if (requested?.row.state !== 'MISSING') return [];
+  return [
+    'the kubelet has no serving certificate, so "kubectl logs" and "exec" fail for this node: its request waits for ' +
+      'approval, which "kubectl get csr" shows (docs/approver.md)',
+  ];
+}
+
 function identityNote({ artefact, row }: Told, facts: Facts): readonly string[] {
   const [certificate] = usableCertificates(facts.get(artefact.name));
   if (artefact.kind !== 'target' || certificate === undefined) return [];
@@ -230,7 +221,7 @@ function nodeRow(row: StatusRow, artefact: ResolvedArtefact, input: NodeInput): 
   const signer = facts.get((artefact.kind === 'target' ? artefact.issuer : artefact.name) ?? '');
   const state = isMissing ? 'MISSING' : rowStateOf(row, artefact, fact, input);
   const ending = { ...row, ...(certificate && datesOf(certificate, now)) };
-  const isAnnounced = state === 'EXPIRING' && row.action === 'keep';
+  const isAnnounced = (state === 'EXPIRING' || row.artefact === input.explained) && row.action === 'keep';
   return {
     ...row,
     state,

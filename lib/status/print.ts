@@ -2,19 +2,23 @@
 // byte for byte, then ours; for objects in the API our columns after kubeadm's. Pure.
 import type { FlagsOf } from '../config/flags.ts';
 import { webhookText } from '../webhooks/intercepting.ts';
-import { batchMs } from '../plan/ahead-rules.ts';
+import { inBatches } from '../plan/ahead-rules.ts';
 import { programText } from '../program.ts';
 import { listed } from '../summary.ts';
 import { type Column, table } from '../table.ts';
 import { expiresText, residualText } from './expiry-text.ts';
 import { formerText } from './former-text.ts';
 import { isDifferent, nodeRows, type NodeStatus, type ServedCertificate } from './node-report.ts';
-import { groupsOf, type StatusClass, type StatusReport, type StatusRow } from './report.ts';
+import { groupsOf, type StatusReport, type StatusRow } from './report.ts';
 import { readersTable } from './readers-table.ts';
 import { nodeInfo, objectInfo, structured, type StatusFormat } from './structured.ts';
+import { type NodeVerdict, verdictOf } from './verdict.ts';
 
 /** How a report is shown: the flags of `status`. */
-type StatusView = Omit<FlagsOf<'status'>, 'output' | 'at'> & { readonly output: StatusFormat };
+type StatusView = Omit<FlagsOf<'status'>, 'output' | 'at' | 'wait' | 'watch'> & {
+  readonly output: StatusFormat;
+  readonly isColoured?: boolean;
+};
 
 /** Report of objects in the API. */
 export function renderStatus(status: StatusReport, { output: format }: StatusView): string {
@@ -23,14 +27,17 @@ export function renderStatus(status: StatusReport, { output: format }: StatusVie
 }
 
 /** Report of a kubeadm machine. */
-export function renderNode(status: NodeStatus, { output: format }: StatusView): string {
-  return format === 'table' ? nodeTables(status) : structured(nodeInfo(status), format, 4);
+export function renderNode(status: NodeStatus, { output: format, isColoured = false }: StatusView): string {
+  return format === 'table' ? nodeTables(status, isColoured) : structured(nodeInfo(status), format, 4);
 }
 
-/** Last line: the version that made this report. */
+/** The version that made this report. */
 const writtenBy = [`kube-cert-recovery ${programText}`, ''] as const;
 
 const paragraphs = (parts: readonly string[]): string => parts.filter((part) => part !== '').join('\n');
+
+/** Whether this is an optional object or file that is absent, as it may be. */
+const isGoneOption = ({ state, reason }: StatusRow): boolean => state === 'MISSING' && reason === 'Healthy';
 
 const nameText = ({ artefact, state }: StatusRow): string => (state === 'MISSING' ? `!MISSING! ${artefact}` : artefact);
 
@@ -58,7 +65,10 @@ function objectTables(status: StatusReport): string {
       ...common,
     ]),
     table(authorities, [['CERTIFICATE AUTHORITY', nameText], ...ends, ...common]),
-    table(others, [['OBJECT', nameText], ...common]),
+    table(
+      others.filter((row) => !isGoneOption(row)),
+      [['OBJECT', nameText], ...common],
+    ),
   ]);
 }
 
@@ -101,7 +111,7 @@ function webhookNotes({ webhooks }: Pick<StatusReport, 'webhooks'>): string[] {
   return found.length === 0 ? [] : ['Admission webhooks that could stand in the way of recovery:', ...found];
 }
 
-function nodeTables(status: NodeStatus): string {
+function nodeTables(status: NodeStatus, isColoured: boolean): string {
   const { certificates, authorities, own, served, adopted } = status;
   const ends = dates(({ state }) => ({ MISSING: '', OK: "<others'>" })[state as string] ?? '<unreadable>');
   const managed: Column<StatusRow> = ['EXTERNALLY MANAGED', externalText];
@@ -130,7 +140,7 @@ function nodeTables(status: NodeStatus): string {
       ['WHAT WILL BE DONE', ([, , done]) => done],
       ['WHY', ([, , , why]) => why],
     ]),
-    verdict(status),
+    lastLines(status, isColoured),
   ]);
 }
 
@@ -147,13 +157,10 @@ type Finding = readonly [artefact: string, state: string, done: string, why: str
 /** Everything unhealthy, and its consequence. */
 function findings(status: NodeStatus): readonly Finding[] {
   const all = nodeRows(status);
-  const rows = all.filter(
-    ({ state, action, reason }) =>
-      (state !== 'OK' || action !== 'keep') && !(state === 'MISSING' && reason === 'Healthy'),
-  );
+  const rows = all.filter((row) => (row.state !== 'OK' || row.action !== 'keep') && !isGoneOption(row));
   const strangers = all.filter((row) => row.authority === 'different' && !rows.includes(row));
   return [
-    ...rows.map((row): Finding => [row.artefact, row.state, whatWillBeDone(row), row.message]),
+    ...gathered(rows.map((row): Finding => [row.artefact, row.state, whatWillBeDone(row, status), row.message])),
     ...strangers.map((row): Finding => [row.artefact, 'OTHER CA', 'nothing now', authorityText(row)]),
     ...status.served
       .filter(isDifferent)
@@ -162,6 +169,16 @@ function findings(status: NodeStatus): readonly Finding[] {
     ...status.former.map((one): Finding => [one.artefact, 'NOT LOADED', restartText(one, status), formerText(one)]),
     ...(status.adopted?.objects?.rows ?? []).flatMap(objectFinding),
   ];
+}
+
+/** Expired ones that are renewed alike as one line: the tables above show their names and dates, as `<invalid>`. */
+function gathered(found: readonly Finding[]): readonly Finding[] {
+  return found.flatMap((one): readonly Finding[] => {
+    const [, state, done] = one;
+    const alike = found.filter((other) => other[1] === state && other[2] === done);
+    if (state !== 'EXPIRED' || done.startsWith('nothing') || alike.length === 1) return [one];
+    return alike[0] === one ? [[`${alike.length} above`, state, done, 'expired (<invalid>)']] : [];
+  });
 }
 
 function endingInMemory(
@@ -189,12 +206,16 @@ function objectFinding({ artefact, state, action, onDisk, message }: StatusRow):
   return [[artefact, state, 'published', files]];
 }
 
-function whatWillBeDone({ renewal, byHand, outlook }: StatusRow): string {
-  if (renewal !== undefined) return renewal;
+/** Nothing is promised that no unit would do. */
+export function whatWillBeDone(
+  { renewal, byHand, outlook }: StatusRow,
+  { isArmed }: Pick<NodeStatus, 'isArmed'>,
+): string {
+  if (renewal !== undefined) return isArmed ? renewal : `${renewal} once armed`;
   if (byHand === true) return 'nothing: bring a new one by hand';
   if (outlook === undefined) return 'nothing now';
   if (outlook.renewal !== undefined)
-    return `${outlook.renewal} ${outlook.isBefore ? expiresText(outlook.at) : 'when it expires'}`;
+    return `${outlook.renewal}${isArmed ? '' : ', if armed,'} ${outlook.isBefore ? expiresText(outlook.at) : 'when it expires'}`;
   if (outlook.byHand === true) return 'nothing: bring a new one by hand before';
   return outlook.action === 'keep' ? 'nothing' : `nothing when it expires (${outlook.reason})`;
 }
@@ -202,36 +223,35 @@ function whatWillBeDone({ renewal, byHand, outlook }: StatusRow): string {
 const authorityText = ({ location, issuer }: StatusRow): string =>
   `${location} knows its server by another CA than the own certificate of ${issuer ?? 'its issuer'}`;
 
-const verdicts = {
-  today: {
-    healthy: 'Everything is as it should be.',
-    recovering:
-      'Something is wrong; mode regen puts it right by itself, at the latest before the kubelet starts again.',
-    unarmed: 'Something is wrong, and nothing on this machine is known to put it right by itself (see the notes).',
-    stuck: 'Something is wrong that cannot be put right automatically:',
-  },
-  forecast: {
-    healthy: 'this node would find every certificate valid.',
-    recovering: 'this node would come back by itself: mode regen reissues them before the kubelet starts.',
-    unarmed:
-      'this node would not come back by itself: nothing on it is known to reissue them before the kubelet starts (see the notes).',
-    stuck: 'this node would not come back by itself:',
-  },
-} as const;
-
-function verdict(status: NodeStatus): string {
-  const { isForecast, at, problems, notes: noted } = status;
-  const text = isForecast ? `Off until ${expiresText(at)}, ${verdictText('forecast', status)}` : todayText(status);
+/** Everything that the tables leave, and at the end the verdict. */
+function lastLines(status: NodeStatus, isColoured: boolean): string {
+  const inTables = nodeRows(status).map(({ artefact, message }) => `${artefact}: ${message}`);
+  const problems = status.problems.filter((problem) => !inTables.includes(problem));
+  const block = (title: string, lines: readonly string[]): readonly string[] =>
+    lines.length === 0 ? [] : [title, ...lines.map((line) => `  ${line}`)];
+  const { tone, lines } = verdictOf(status);
   return [
-    text,
-    ...problems.map((problem) => `  ${problem}`),
+    ...block('To do:', problems),
     ...dueText(status),
     ...renewalText(status),
     ...webhookNotes(status.adopted?.objects ?? {}),
-    ...(noted.length === 0 ? [] : ['Notes:', ...noted.map((note) => `  ${note}`)]),
+    ...block('Notes:', status.notes),
     ...writtenBy,
+    ...lines.map((line, at) => (isColoured && at < 2 ? coloured(line, tone) : line)),
+    '',
   ].join('\n');
 }
+
+/** SGR codes (ECMA-48): green, yellow, red. */
+const codes = { good: 32, unarmed: 33, bad: 31 } as const;
+
+const coloured = (line: string, tone: NodeVerdict['tone']): string => `\u001B[${codes[tone]}m${line}\u001B[0m`;
+
+/** https://no-color.org; a terminal alone shows colours. */
+export const showsColours = (
+  isTerminal: boolean | undefined,
+  env: Readonly<Record<string, string | undefined>>,
+): boolean => isTerminal === true && (env['NO_COLOR'] ?? '') === '' && env['TERM'] !== 'dumb';
 
 /** Healthy artefacts that the next run renews before their expiry. */
 function dueText(status: NodeStatus): string[] {
@@ -240,31 +260,12 @@ function dueText(status: NodeStatus): string[] {
   return [`Renewed before expiry by the next run of the timer: ${listed(due.map(({ artefact }) => artefact))}`];
 }
 
-/** Next renewals, as far as they are made together. */
+/** All renewals in their order, a line for those that are made together. */
 function renewalText(status: NodeStatus): string[] {
-  const rows = nodeRows(status).flatMap(({ artefact, renewsAt }) => (renewsAt ? [{ artefact, renewsAt }] : []));
-  const [first] = rows.toSorted((a, b) => a.renewsAt.getTime() - b.renewsAt.getTime());
-  if (first === undefined || !status.isArmed) return [];
-  const together = rows.filter(({ renewsAt }) => renewsAt.getTime() - first.renewsAt.getTime() < batchMs);
-  const names = listed(together.map(({ artefact }) => artefact));
-  return [`Next renewal before expiry: ${expiresText(first.renewsAt)}: ${names}`];
-}
-
-const verdictText = (when: keyof typeof verdicts, status: NodeStatus): string =>
-  verdicts[when][verdictOf(status)].replace('the kubelet', status.starter);
-
-/** A recovering machine needs units that run the repair. */
-function verdictOf({ class: state, isArmed }: NodeStatus): StatusClass | 'unarmed' {
-  return state === 'recovering' && !isArmed ? 'unarmed' : state;
-}
-
-/** Unchecked parts are reported, and not counted as healthy. */
-function todayText(status: NodeStatus): string {
-  const { class: state, served, adopted } = status;
-  if (state === 'stuck' && adopted?.problem !== undefined) return 'Not everything could be looked at:';
-  const silent = served.filter((sight) => sight.state === 'unreachable').map(({ component }) => component);
-  if (state !== 'healthy' || silent.length === 0) return verdictText('today', status);
-  const names = [...new Set(silent)].join(', ');
-  const verb = names.includes(',') ? 'do' : 'does';
-  return `Every certificate on disk is as it should be. ${names} ${verb} not answer, so what is in use was not looked at.`;
+  if (!status.isArmed) return [];
+  const dated = nodeRows(status).flatMap(({ artefact, renewsAt }) => (renewsAt ? [{ artefact, at: renewsAt }] : []));
+  return inBatches(dated).map(({ at, names }, count) => {
+    const title = count === 0 ? 'Next renewal before expiry' : 'Then';
+    return `${title}: ${expiresText(at)}: ${listed(names)}`;
+  });
 }

@@ -1,8 +1,8 @@
 // State of a row of a kubeadm machine, and the time from which an expiry is announced. Pure.
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { CertificateFacts } from '../pki/certificate.ts';
+import { announcedAs } from '../plan/reasons.ts';
 import { type ArtefactFacts, displayedCertificate, isClosed } from '../plan/facts.ts';
-import type { Reason } from '../plan/reasons.ts';
 import { announcedPart, latePart } from '../well-known.ts';
 import { isKeptByOthers, type ReportInput, type RowState, stateOfOthers, type StatusRow } from './report.ts';
 
@@ -10,8 +10,6 @@ interface Judging extends Pick<ReportInput, 'resolved' | 'now'> {
   /** Default: true. */
   readonly isArmed?: boolean | undefined;
 }
-
-const dueReasons: ReadonlySet<Reason> = new Set<Reason>(['RefreshDue', 'WarnOnly', 'ClockUnconfirmed']);
 
 export function rowStateOf(
   row: StatusRow,
@@ -28,8 +26,9 @@ export function rowStateOf(
   if (now < certificate.notBefore) return 'NOT YET VALID';
   if (row.action !== 'keep' && row.isAhead !== true) return 'BROKEN';
   // The administrator's own threshold, which may come long before ours.
-  if (dueReasons.has(row.reason)) return 'EXPIRING';
-  if (isArmed && row.renewsAt !== undefined) return 'OK'; // long before its expiry
+  const announced = announcedAs(row);
+  if (announced === 'due') return 'EXPIRING';
+  if (isArmed && announced === 'renewed') return 'OK'; // long before its expiry
   if (row.reason === 'SignerEnding' && artefact.kind === 'signer') return 'EXPIRING';
   const left = certificate.notAfter.getTime() - now.getTime();
   return left < warningMs(artefact, certificate, resolved) ? 'EXPIRING' : 'OK';

@@ -7,6 +7,8 @@ import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts
 import { type NamesInApi, withNames } from '../inventory/names-in-api.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { gather } from '../plan/gather.ts';
+import { withAnswers } from '../plan/gather-asked.ts';
+import { askingNodes } from '../plan/gather-nodes.ts';
 import { type Sources, understandOffers } from '../plan/gather-offers.ts';
 import { type Plan, plan, replanOf } from '../plan/plan.ts';
 import type { ClockFacts } from '../plan/clock-rules.ts';
@@ -18,7 +20,8 @@ import { findWebhooks } from '../webhooks/find.ts';
 import type { FormerFile } from '../restart/loaded.ts';
 import { addressesNow, addressGone } from '../host/own-address.ts';
 import { askOwn, askServers, localServers } from './local-servers.ts';
-import { type AdoptionStatus, nodeReport, type NodeStatus } from './node-report.ts';
+import type { AdoptionStatus } from './adoption-report.ts';
+import { nodeReport, type NodeStatus } from './node-report.ts';
 import { type OnDisk, report, type StatusReport, type Use, type WebhookSight } from './report.ts';
 import { basename } from 'node:path';
 import { filesOfReaders, isFile, isFileOfItsOwn, pathsOf } from '../inventory/places.ts';
@@ -56,7 +59,10 @@ export async function runStatus(options: StatusOptions): Promise<StatusReport> {
     options.namesInApi?.(signal),
   ]);
   const resolved = names === undefined ? options.resolved : withNames(options.resolved, names);
-  const asked = { resolved, facts, policy, clock: clockFacts, now };
+  const { connection } = options;
+  const askNodes = at === undefined && connection ? askingNodes({ connection, clock }, policy) : undefined;
+  const asking = { resolved, askNodes, clock, signal };
+  const asked = await withAnswers({ resolved, facts, policy, clock: clockFacts, now }, asking);
   const input = {
     resolved: { ...resolved, artefacts: resolved.artefacts.filter(({ location }) => only(location)) },
     facts,
@@ -72,10 +78,10 @@ export async function runStatus(options: StatusOptions): Promise<StatusReport> {
   return report({ ...input, onDisk, inUse });
 }
 
-interface NodeOptions extends Pick<
-  StatusOptions,
-  'resolved' | 'store' | 'policy' | 'clockFacts' | 'clock' | 'at' | 'signal'
-> {
+interface NodeOptions
+  extends
+    Pick<StatusOptions, 'resolved' | 'store' | 'policy' | 'clockFacts' | 'clock' | 'at' | 'signal'>,
+    Partial<Pick<NodeStatus, 'reasons' | 'remedy' | 'stillRepairs'>> {
   /** Further notes on this machine, in plain sentences. */
   readonly notes?: readonly string[];
   /** Whether units of this machine carry out the plan before the kubelet starts. Default: true. */
@@ -89,6 +95,8 @@ interface NodeOptions extends Pick<
     { readonly places: Sources; readonly ask: (decisions: readonly Decision[]) => Promise<Sources> } | undefined;
   /** Components that run with a former CA, and who must restart them. */
   readonly stale?: readonly string[];
+  /** Artefact whose outlook is wanted although nothing is announced. */
+  readonly explained?: string | undefined;
   readonly former?: readonly FormerFile[];
   /** Adopted machines only: objects and containers. */
   readonly adopted?: AdoptionStatus | undefined;

@@ -70,6 +70,7 @@ export function nodeInfo({ adopted, ...status }: NodeStatus): object {
     at: time(status.at),
     status: status.class,
     armed: status.isArmed,
+    reasons: status.reasons,
     problems: status.problems,
     notes: status.notes,
     adopted: adopted && {

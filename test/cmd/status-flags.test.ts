@@ -22,8 +22,22 @@ describe('statusFlags()', () => {
     },
   );
 
+  it('refuses --at with --fleet', () => {
+    expect(statusFlags({ fleet: true, at: '2027-05-31' }).problems).toMatchObject([{ path: '--at', kind: 'conflict' }]);
+    expect(statusFlags({ fleet: true }).problems).toEqual([]);
+  });
+
+  it('takes a duration for --wait, and neither that nor --watch with another day or the fleet', () => {
+    expect(statusFlags({ wait: '2m' })).toMatchObject({ again: { waitMs: 120_000 }, problems: [] });
+    expect(statusFlags({ wait: '2' }).problems).toMatchObject([{ path: '--wait', kind: 'invalid' }]);
+    expect(statusFlags({ wait: '2m', at: '2027-05-31' }).problems).toMatchObject([
+      { path: '--wait', kind: 'conflict' },
+    ]);
+    expect(statusFlags({ watch: true, fleet: true }).problems).toMatchObject([{ path: '--watch', kind: 'conflict' }]);
+  });
+
   it('prints a table unless told otherwise', () => {
-    expect(statusFlags({})).toEqual({ options: { output: 'table' }, problems: [] });
+    expect(statusFlags({})).toEqual({ options: { output: 'table' }, again: {}, problems: [] });
     expect(statusFlags({ output: 'yaml' }).options.output).toBe('yaml');
   });
 });

@@ -4,6 +4,7 @@ import { exitOfNode } from '../../cmd/exit-codes.ts';
 import type { FormerFile } from '../../lib/restart/loaded.ts';
 import type { ServedCertificate } from '../../lib/status/node-report.ts';
 import { renderNode } from '../../lib/status/print.ts';
+import { verdictOf } from '../../lib/status/verdict.ts';
 import { at } from '../support/facts.ts';
 import { type Told, tell } from './node.ts';
 
@@ -41,6 +42,26 @@ describe('a process that runs with a former file', () => {
     expect(row(text)).toBe(done);
     expect(text).toContain(`Restart it: ${command}`);
     expect(text).not.toContain('Everything is as it should be');
+  });
+
+  it.each<[string, readonly FormerFile[], string, string]>([
+    [
+      'later',
+      [former, { ...former, artefact: 'scheduler.conf', process: { pid: 42, started: 1 } }],
+      ' It restarts what has not loaded its file, the first Jun 10, 2026 00:00 UTC.',
+      'Nothing to do. To load it today: kill 41; kill 42',
+    ],
+    [
+      'now',
+      [former, due],
+      ' It repairs itself within a minute, at the latest before the kubelet starts again.',
+      'Nothing to do.',
+    ],
+  ])('is announced in the last lines: restarted %s', (_title, all, armed, command) => {
+    const { lines } = verdictOf(tell({}, { former: all }));
+    expect(lines[0]).toBe('2 not loaded.');
+    expect(lines[1]).toMatch(new RegExp(`${armed.replaceAll('.', String.raw`\.`)}$`));
+    expect(lines[2]).toBe(command);
   });
 
   it('says what it has, and how long that is valid', () => {

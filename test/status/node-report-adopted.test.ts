@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { exitOfNode } from '../../cmd/exit-codes.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { type RecoveryError, RecoveryError as Failure } from '../../lib/errors.ts';
-import type { AdoptionStatus } from '../../lib/status/node-report.ts';
+import type { AdoptionStatus } from '../../lib/status/adoption-report.ts';
 import { renderNode } from '../../lib/status/print.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { runNodeStatus } from '../../lib/status/status.ts';
@@ -41,13 +41,13 @@ describe('status of an adopted machine', () => {
         objects: objects(),
       },
       3,
-      'Something is wrong that cannot be put right automatically:\n  does not run: ImagePullBackOff',
+      'To do:\n  does not run: ImagePullBackOff',
     ],
     [
       'whose container is not ready',
       { pods: [{ pod: 'kube-apiserver', state: 'waiting', message: 'answers 503' }], objects: objects() },
       3,
-      'Something is wrong; mode regen puts it right by itself',
+      '\n1 containers not ready.\nARMED: yes: CAs valid until May 29, 2036 00:00 UTC. It repairs itself within a minute',
     ],
     [
       'without a required Secret',
@@ -74,7 +74,7 @@ describe('status of an adopted machine', () => {
         problem: 'the API cannot be asked',
       },
       1,
-      'Not everything could be looked at:\n  objects and containers of this adopted machine are not known: the API cannot be asked',
+      'To do:\n  objects and containers of this adopted machine are not known: the API cannot be asked',
     ],
   ])('%s', (_, adopted, exit, text) => {
     const files = tell();
@@ -85,6 +85,23 @@ describe('status of an adopted machine', () => {
     if (exit !== 0) expect(renderNode(status, { output: 'table' })).not.toContain('Everything is as it should be');
     expect(JSON.parse(renderNode(status, { output: 'json' }))).toMatchObject({ adopted: { containers: adopted.pods } });
   });
+});
+
+it('names with ARMED what keeps a repair from its pods', () => {
+  const gone = { pod: 'kube-apiserver', state: 'wrong', message: 'kube-apiserver: it has no image' } as const;
+  const finding = {
+    configuration: 'ValidatingWebhookConfiguration "policy"',
+    webhook: 'a',
+    blocks: true,
+    namespaces: [],
+  };
+  const webhooks = { seen: true, findings: [{ ...finding, exemption: { namespaceSelector: {} } }] } as const;
+  const { reasons } = tell({}, { adopted: { pods: [gone, ...pods.slice(1)], objects: objects({}, { webhooks }) } });
+  expect(reasons).toEqual([
+    expect.stringMatching(/^CAs valid until /),
+    'no container of ours runs in kube-apiserver',
+    'webhooks that can refuse a repair: 1 (see the notes)',
+  ]);
 });
 
 describe('status', () => {
@@ -101,11 +118,11 @@ describe('status', () => {
   it('promises no repair where nothing would carry it out', () => {
     const [expired, armed] = [{ isArmed: false }, {}].map((more) => tell({ apiserver: null }, more));
     expect(renderNode(armed ?? expect.unreachable(), { output: 'table' })).toContain(
-      'mode regen puts it right by itself',
+      'It repairs itself within a minute',
     );
-    expect(renderNode(expired ?? expect.unreachable(), { output: 'table' })).toContain(
-      'nothing on this machine is known to put it right',
-    );
+    const text = renderNode(expired ?? expect.unreachable(), { output: 'table' });
+    expect(text).toContain('Nothing here is known to repair it.');
+    expect(text).toMatch(/^apiserver +MISSING +reissued once armed /m);
   });
 
   it('of a day to come tells by its exit code whether the machine comes back by itself', () => {
@@ -114,7 +131,7 @@ describe('status', () => {
     expect(exitOfNode(off(true))).toBe(4);
     expect(exitOfNode(off(false))).toBe(3);
     expect(renderNode(off(false), { output: 'table' })).toContain(
-      'this node would not come back by itself: nothing on it is known',
+      'this node would not come back by itself, because it is not armed: ',
     );
   });
 

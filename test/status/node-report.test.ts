@@ -105,6 +105,13 @@ describe('the rows of a kubeadm machine', () => {
     expect(tell({ 'super-admin.conf': null }).notes).toEqual([]);
   });
 
+  it('tell of a kubelet that waits for the approval of its serving certificate', () => {
+    const { notes, own } = tell({ 'kubelet-server': null, 'kubelet-server-current': null });
+    expect(notes).toEqual([expect.stringContaining('its request waits for approval')]);
+    expect(names(own)).not.toContain('kubelet-server');
+    for (const one of ['kubelet-server', 'kubelet-server-current']) expect(tell({ [one]: null }).notes).toEqual([]);
+  });
+
   it('hold what is optional and absent only where kubeadm lists it', () => {
     const status = tell({ 'super-admin.conf': null, 'kubelet-server-current': null, 'kubelet.conf': null });
     expect(rowOf(status, 'super-admin.conf')).toMatchObject({ state: 'MISSING', byHand: false });

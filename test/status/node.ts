@@ -5,12 +5,8 @@ import { resolve } from '../../lib/inventory/resolve.ts';
 import type { ArtefactFacts, Facts } from '../../lib/plan/facts.ts';
 import type { PlanInput, RenewAhead, RenewalPolicy } from '../../lib/plan/decision.ts';
 import { plan, replanOf } from '../../lib/plan/plan.ts';
-import {
-  type AdoptionStatus,
-  nodeReport,
-  type NodeStatus,
-  type ServedCertificate,
-} from '../../lib/status/node-report.ts';
+import type { AdoptionStatus } from '../../lib/status/adoption-report.ts';
+import { nodeReport, type NodeStatus, type ServedCertificate } from '../../lib/status/node-report.ts';
 import type { FormerFile } from '../../lib/restart/loaded.ts';
 import { at, certificate, present } from '../support/facts.ts';
 
@@ -69,7 +65,11 @@ export interface Told {
   readonly served?: readonly ServedCertificate[];
   readonly former?: readonly FormerFile[];
   readonly isArmed?: boolean;
+  readonly reasons?: readonly string[];
+  readonly stillRepairs?: NodeStatus['stillRepairs'];
+  readonly remedy?: string;
   readonly addressGone?: string;
+  readonly explained?: string;
   readonly adopted?: AdoptionStatus;
   readonly ahead?: RenewAhead;
   readonly policy?: Partial<RenewalPolicy>;

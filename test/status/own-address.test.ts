@@ -29,7 +29,7 @@ describe('the address of the own API server', () => {
     expect(exitOfNode(status)).toBe(3);
     expect(status.problems).toEqual(['the address is gone']);
     const text = renderNode(status, { output: 'table' });
-    expect(text).toContain('Something is wrong that cannot be put right automatically:\n  the address is gone\n');
+    expect(text).toContain('To do:\n  the address is gone\n');
     expect(text).not.toContain('as it should be');
   });
 });

@@ -1,23 +1,60 @@
 // What `status` of a kubeadm machine says of renewal before expiry.
 import { expect, it } from 'vitest';
 import type { RenewAhead } from '../../lib/plan/decision.ts';
+import { cutText } from '../../lib/plan/ahead-rules.ts';
 import { parseWindow } from '../../lib/plan/window.ts';
 import { renderNode } from '../../lib/status/print.ts';
 import { at, day, present } from '../support/facts.ts';
-import { authority, leaf, tell, withoutKey } from './node.ts';
+import { authority, leaf, machine, tell, withoutKey } from './node.ts';
 
 const ahead: RenewAhead = { beforeMs: 30 * day, signerBeforeMs: 365 * day, jitter: 0, warnOnly: false };
 const ending = { apiserver: present(leaf('apiserver', 'ca', 40)) };
 
 it('says which are renewed next, and when', () => {
   expect(renderNode(tell(ending, { ahead }), { output: 'table' })).toContain(
-    'Everything is as it should be.\nNext renewal before expiry: Jun 11, 2026 00:00 UTC: apiserver\n',
+    '\nNext renewal before expiry: Jun 11, 2026 00:00 UTC: apiserver\n',
   );
   const window = parseWindow('Sat/02:00-05:00 UTC');
   const both = { ...ending, 'etcd-peer': present(leaf('p', 'etcd-ca', 40.5)) };
   expect(renderNode(tell(both, { ahead: { ...ahead, ...(window && { window }) } }), { output: 'table' })).toContain(
     'Next renewal before expiry: Jun 13, 2026 02:00 UTC: apiserver, etcd-peer\n',
   );
+});
+
+it('lists the later ones, too, each name once', () => {
+  const later = { ...ending, 'etcd-peer': present(leaf('p', 'etcd-ca', 60)) };
+  const text = renderNode(tell(later, { ahead }), { output: 'table' });
+  const lines = text.split('\n').filter((line) => /^(Next renewal|Then)/.test(line));
+  expect(lines[1]).toBe('Then: Jul 01, 2026 00:00 UTC: etcd-peer');
+  const names = lines.flatMap((line) => line.replace(/^.* UTC: /, '').split(', '));
+  expect(new Set(names).size).toBe(names.length);
+  expect(names).toContain('scheduler.conf');
+});
+
+it.each([
+  [364, /^364d before expiry is more than a third of the life of .*apiserver, .*: renewed 121d16h before it$/],
+  [121, undefined],
+])('says that a threshold of %i days is cut, where it is', (days, said) => {
+  const policy = { kind: 'OnlyWhenExpired', graceMs: 0, settleMs: 0 } as const;
+  const text = cutText(machine().artefacts, { ...policy, ahead: { ...ahead, beforeMs: days * day } });
+  if (said === undefined) expect(text).toBeUndefined();
+  else expect(text).toMatch(said);
+  expect(cutText(machine().artefacts, policy)).toBeUndefined();
+});
+
+it('promises nothing for a later day that no unit would do', () => {
+  const off = { time: at(400), isForecast: true, ahead, isArmed: false, reasons: ['x absent'] };
+  for (const told of [off, { ...off, time: at(20) }]) {
+    const text = renderNode(tell({}, told), { output: 'table' });
+    for (const promise of [
+      /^Next renewal/m,
+      /^Renewed before/m,
+      /would come back/,
+      / EXPIRED +reissued(?! once armed)/,
+    ])
+      expect(text).not.toMatch(promise);
+    expect(text).toContain('ARMED: no: x absent.');
+  }
 });
 
 it('says nothing of it without being asked for, when it only warns, and where no unit does it', () => {

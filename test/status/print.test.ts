@@ -129,6 +129,13 @@ describe('renderStatus() as a table', () => {
     expect(cells('service-account-key')).toContain('yes');
   });
 
+  it('leaves out an optional object that is absent', () => {
+    const option: StatusRow = { ...key, artefact: 'user-serving-cert', kind: 'opaque', state: 'MISSING' };
+    const shown = renderStatus({ ...status, rows: [option, key] }, { output: 'table' });
+    expect(shown).not.toContain('user-serving-cert');
+    expect(shown).toContain('service-account-key');
+  });
+
   it('ends with what will be done', () => {
     expect(lines).toContain('  kubelet-client: it expired at 2026-05-31T23:00:00.000Z');
   });
