@@ -1,7 +1,7 @@
 // A run that a person starts says each time what is due and is left all the same, and why; one whose log the journal reads, as
 // that of the units, says it once a day.
 import { fstatSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -61,7 +61,7 @@ interface Line {
 async function ran(clock: boolean, flags: readonly string[], env: Record<string, string> = {}): Promise<Line[]> {
   const lines: string[] = [];
   const exit = await run({
-    argv: ['--once', `--config=clock-${clock}.yaml`, ...flags],
+    argv: ['--once', '--log-format=json', `--config=clock-${clock}.yaml`, ...flags],
     env,
     cwd: directory,
     stdout: { write: () => undefined },
@@ -101,9 +101,25 @@ describe('a run by hand says it each time', () => {
     }
   });
 
+  it('in text, where a terminal shows it', async () => {
+    const lines: string[] = [];
+    const stderr = { write: (text: string) => void lines.push(text), isTTY: true };
+    const rest = { env: {}, cwd: directory, stdout: { write: () => undefined }, signal: new AbortController().signal };
+    const once = (...flags: readonly string[]): Promise<number> =>
+      run({ argv: ['--once', '--config=clock-true.yaml', shut(), ...flags], stderr, ...rest });
+    for (const times of [1, 2]) {
+      expect(await once()).toBe(0);
+      expect(lines.filter((line) => /^20\S+ WARN +rotation\.due .*artefact=leaf/.test(line))).toHaveLength(times);
+      expect(lines.filter((line) => /^20\S+ INFO +regen\.summary /.test(line))).toHaveLength(times);
+    }
+    lines.length = 0;
+    expect(await once('--log-format=json')).toBe(0);
+    expect(lines.every((line) => line.startsWith('{'))).toBe(true);
+  });
+
   it('and keeps the units from nothing of what they say', async () => {
     await ran(false, []);
-    await expect(readFile(at('lock/summary'))).rejects.toThrow('ENOENT');
+    expect((await readdir(at('lock'))).filter((name) => name.startsWith('summary'))).toEqual([]);
   });
 });
 
