@@ -21,9 +21,9 @@ import { readToken } from '../install/mode-credentials.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import { recordToCome } from '../install/install-record.ts';
 import { formerManifest } from '../install/layout.ts';
-import { installManifests, podSyncers } from '../install/rbac.ts';
+import { installManifests, podSyncers, type RbacOptions } from '../install/rbac.ts';
 import type { ApproverGrant } from '../install/rules.ts';
-import { readBy } from '../inventory/resolve.ts';
+import { readBy } from '../inventory/component-view.ts';
 import { isFile } from '../inventory/places.ts';
 import { createApiStore } from '../store/api-store.ts';
 import type { Material, Store } from '../store/store.ts';
@@ -55,6 +55,7 @@ export interface AdoptOptions extends MachineOptions {
   readonly settings: Readonly<Record<string, unknown>>;
   /** Kinds of requests that the approver approves. */
   readonly approver: ApproverGrant;
+  readonly policy?: RbacOptions['policy'];
 }
 
 /** Work to do on this machine. `resolved`: only artefacts in the API, with names and subjects of this machine. */
@@ -93,7 +94,7 @@ export async function runAdopt(options: AdoptOptions): Promise<readonly WebhookF
 
 /** Writes nothing. */
 async function planAdoption(options: AdoptOptions): Promise<Adoption> {
-  const { connection, signal, directory, kubeletDir, image, namespace = defaultNamespace } = options;
+  const { connection, signal, directory, kubeletDir, image, namespace = defaultNamespace, approver, policy } = options;
   const inApi = options.resolved.artefacts.filter(({ location }) => !isFile(location));
   const resolved = await asPresent({ ...options.resolved, artefacts: inApi }, options, signal);
   const { artefacts } = resolved;
@@ -106,7 +107,7 @@ async function planAdoption(options: AdoptOptions): Promise<Adoption> {
     api: { connection, signal },
     store: createApiStore({ connection, fieldManager }),
     nodeCertificate: join(kubeletPki, 'kubelet-client-current.pem'),
-    rights: installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver: options.approver }),
+    rights: installManifests({ artefacts, namespace, syncers: podSyncers(resolved), approver, policy }),
     additions: staticPods.map((pod) => podAddition(pod, { resolved, directory, image, kubeletPki, seLinux })),
   };
 }

@@ -11,9 +11,9 @@ import { podContainers } from '../install/accounts.ts';
 import { type Api } from '../install/apply.ts';
 import { namesIn } from '../install/existing-files.ts';
 import { digestAnnotation } from '../install/install-record.ts';
-import { readBy } from '../inventory/resolve.ts';
+import { readBy } from '../inventory/component-view.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
-import { isFile } from '../inventory/places.ts';
+import { isFile, isObject } from '../inventory/places.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { Pod } from '../kube/received.ts';
 import type { AdoptionRecord } from './record.ts';
@@ -133,7 +133,7 @@ function firstRead(identity: string, { pod }: PodAddition, resolved: Resolved): 
   const isRead = ({ location, published }: ResolvedArtefact): boolean =>
     !isFile(location) && (identity === 'regen' || published !== undefined);
   const { location } = artefacts.find(isRead) ?? {};
-  return location === undefined || isFile(location) ? '/version' : objectPath(location);
+  return location !== undefined && isObject(location) ? objectPath(location) : '/version';
 }
 
 const answerMs = 5_000;

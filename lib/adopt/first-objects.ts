@@ -7,7 +7,7 @@ import { annotationsOf } from '../issue/metadata.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { readIfPresent } from '../install/existing-files.ts';
 import { makeGeneration } from '../install/first-generation.ts';
-import { isFile, isOfOthers } from '../inventory/places.ts';
+import { isObject, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact, ResolvedTarget } from '../inventory/model.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { generateKey } from '../pki/key.ts';
@@ -53,7 +53,7 @@ export async function takeStock(options: FirstObjects): Promise<Stock> {
 /** Objects to create. */
 export function absentIn({ there }: Stock, { artefacts }: Pick<Resolved, 'artefacts'>): readonly ApiLocation[] {
   return artefacts.flatMap(({ name, location, kind }) =>
-    isFile(location) || isOfOthers({ kind }) || there.has(name) ? [] : [location satisfies ApiLocation],
+    !isObject(location) || isOfOthers({ kind }) || there.has(name) ? [] : [location satisfies ApiLocation],
   );
 }
 

@@ -18,11 +18,12 @@ import {
 import { isThere, namesIn } from '../install/existing-files.ts';
 import { type HostLayout, hostLayout } from '../install/layout.ts';
 import { publishedPlace } from '../inventory/places.ts';
-import { readBy } from '../inventory/resolve.ts';
+import { readBy } from '../inventory/component-view.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { dataLink } from '../publish/scan.ts';
 import { publish } from '../publish/writer.ts';
 import { locationText, type Material } from '../store/store.ts';
+import { parseYaml } from '../yaml.ts';
 import type { PodAddition } from './static-pods.ts';
 
 interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
@@ -153,8 +154,23 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
   return written;
 }
 
+/** Settings in the configuration of a pod (YAML) that the administrator gave: without those of podConfig(). Pure. */
+export function givenSettings(text: string): Readonly<Record<string, unknown>> {
+  const own = new Set(['modes', 'syncer', 'parameters', 'directories', 'healthProbeBindAddress']);
+  const ofMode = new Set(['kubeconfig', 'locations', 'bootstrapNamespace', 'nodeCertificate']);
+  const entries = Object.entries(parseYaml(text, 'ours') as Readonly<Record<string, unknown>>).flatMap(
+    ([key, value]) => {
+      if (own.has(key)) return [];
+      if (key !== 'regen' && key !== 'approver') return [[key, value] as const];
+      const given = Object.entries(value as object).filter(([field]) => !ofMode.has(field));
+      return given.length === 0 ? [] : [[key, Object.fromEntries(given)] as const];
+    },
+  );
+  return Object.fromEntries(entries);
+}
+
 /** Configuration of the container in a pod, as YAML. Pure. */
-function podConfig(
+export function podConfig(
   pod: StaticPod,
   layout: HostLayout,
   { settings, namespace, nodeCertificate }: Pick<PodFilesOptions, 'settings' | 'namespace' | 'nodeCertificate'>,

@@ -168,8 +168,11 @@ export class RequestQueue {
     const left = this.#waiting.all();
     const failed = [...this.#unread.failed, ...left.flatMap(({ failure }) => failure ?? [])];
     const watched = left.filter(({ isWatched }) => isWatched === true).length;
-    this.#options.metrics?.pending(
-      left.map(({ summary, reason = 'Undecided' }) => ({ signer: signerName(summary.signer), reason })),
+    const labels = left.map(({ summary, reason = 'Undecided' }) => ({ signer: signerName(summary.signer), reason }));
+    const kinds = [...Map.groupBy(labels, ({ signer, reason }) => `${signer} ${reason}`).values()];
+    this.#options.metrics?.set(
+      'kube_cert_recovery_requests_pending',
+      kinds.flatMap(([one, ...others]) => (one === undefined ? [] : [[one, others.length + 1] as const])),
     );
     return { approved, left: left.length, delayed, watched, failed, isFailing: this.#isFailing };
   }

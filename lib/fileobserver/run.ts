@@ -2,6 +2,7 @@
 // artefacts whose location is on disk), logs changes, and reacts to each artefact on its own, so that a slow proof
 // blocks no other.
 import type { Health } from '../health.ts';
+import type { Metrics } from '../metrics.ts';
 import type { Resolved } from '../inventory/model.ts';
 import type { Running } from '../log.ts';
 import { filesOfReaders, pathsOf } from '../inventory/places.ts';
@@ -14,19 +15,22 @@ interface FileObserverOptions extends Running, Pick<ReactorOptions, 'prove' | 'r
   readonly destinationDir: string;
   /** A missing proof is a remark there, no failure: some proofs need actions of other clients. */
   readonly health?: Pick<Health, 'set'>;
+  readonly metrics?: Pick<Metrics, 'set'>;
 }
 
 /** Runs until the signal aborts. */
 export async function runFileObserver(options: FileObserverOptions): Promise<void> {
-  const { resolved, destinationDir, log, health } = options;
+  const { resolved, destinationDir, log, health, metrics } = options;
   const reactors = resolved.artefacts.flatMap((artefact) => {
     const files = filesOfReaders({ artefact, artefacts: resolved.artefacts, destinationDir });
     return files === undefined ? [] : [new Reactor({ ...options, artefact, files })];
   });
   const artefacts = reactors.map(({ files }) => files);
   const readersOf = (path: string): Reactor[] => reactors.filter(({ files }) => pathsOf(files).includes(path));
+  const unproven = (): Reactor[] => reactors.filter(({ isPending }) => isPending);
+  metrics?.set('kube_cert_recovery_unproven', () => unproven().length);
   health?.set('files-in-use', () => {
-    const pending = reactors.filter(({ isPending }) => isPending).map(({ name }) => name);
+    const pending = unproven().map(({ name }) => name);
     return { ok: true, ...(pending.length > 0 && { message: `not yet proven: ${pending.join(', ')}` }) };
   });
   const observe = async (): Promise<void> => {

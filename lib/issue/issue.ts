@@ -38,7 +38,7 @@ import { validityFrom, issueDeclared, issueRenewal, pairOfEntries } from './leaf
 import { sameLeaf } from './kept-keys.ts';
 import { annotationsOf, registryMetadata } from './metadata.ts';
 import { amongOthers } from './signer-file.ts';
-import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
+import { caBundleKey, certificateKey, privateKeyKey, standardKeys } from '../inventory/content.ts';
 
 /**
  * Makes new material of one artefact. Its only lasting effect is a key taken for it. Throws SignFailed,
@@ -180,7 +180,7 @@ export function issueCopy(
   kind?: ResolvedArtefact['kind'],
 ): Issued {
   const what = `original "${artefact.of}" of ${locationText(artefact.location)}`;
-  const keys = [caBundleKey, certificateKey, privateKeyKey].filter((key) => original[key] !== undefined);
+  const keys = standardKeys.filter((key) => original[key] !== undefined);
   if (keys.length === 0) throw new RecoveryError('MaterialInvalid', `Cannot copy ${what}: it has no known entry`);
   const others = kind === 'signer' ? 'skipped' : 'refused';
   const certificates = (key: string): Certificate[] =>

@@ -1,23 +1,17 @@
 // The pair of a source in `regen.sources`: from a Secret of another cluster, from files of this machine, or printed by
 // a command. Each read is limited in time, because a kubelet may be waiting, and no part of a key reaches an error.
-import { type ChildProcessByStdio, spawn } from 'node:child_process';
-import { randomUUID } from 'node:crypto';
 import { stat } from 'node:fs/promises';
-import type { Readable } from 'node:stream';
-import { bounds } from '../bounds.ts';
 import type { Clock } from '../clock.ts';
 import type { ManagementPlace, PairSource } from '../config/management-settings.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { errorText, RecoveryError, systemCode } from '../errors.ts';
-import { requireClosed } from '../host/closed-path.ts';
-import { environOf, processIds } from '../host/proc.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { encodePem, readPem } from '../pki/pem.ts';
 import type { PairBytes } from '../plan/gather-offers.ts';
-import { waitAtMost } from '../retry.ts';
 import type { Store } from '../store/store.ts';
 import type { ObtainedAnswer, Obtaining } from './obtaining.ts';
+import { outputOf } from '../host/command.ts';
 import { inTime, sourceText, withSecretsOf } from './other-cluster.ts';
 
 export interface SourceAsking {
@@ -27,8 +21,6 @@ export interface SourceAsking {
   /** Aborts when the time of this source is over. */
   readonly signal: AbortSignal;
 }
-
-const mostBytes = bounds.command.most.bytes;
 
 const notRun = { problem: 'a run would run it', notRun: true } as const;
 
@@ -76,7 +68,6 @@ export async function readSource(source: PairSource, asking: SourceAsking): Prom
     return pairIn(await unlessAborted(read(), signal, text), text);
   }
   const [program = '', ...args] = command ?? [];
-  requireClosed(program, { code: 'ReadFailed', cannot: `Cannot use ${text}` });
   const output = await outputOf([program, ...args], asking, text);
   return pairIn({ certificate: output, key: output }, text);
 }
@@ -97,92 +88,6 @@ async function bytes(path: string): Promise<Uint8Array> {
     return await readRegularFile({ ...realDisk, stat }, path);
   } catch (cause) {
     throw new RecoveryError('ReadFailed', `Cannot read "${path}": ${systemCode(cause) ?? 'unreadable'}`, { cause });
-  }
-}
-
-/**
- * Output of a command. None of it reaches an error: it may hold a key. When its time is over, it is killed with all
- * processes that it has started; processes left in the background when it exits are not waited for.
- */
-async function outputOf(
-  [program = '', ...args]: readonly string[],
-  { clock, signal }: SourceAsking,
-  text: string,
-): Promise<Buffer> {
-  const cannot = (state: string): RecoveryError => new RecoveryError('ReadFailed', `Cannot use ${text}: ${state}`);
-  const mark = randomUUID();
-  const child = started([program, ...args], { [markName]: mark }, cannot);
-  const parts: Buffer[] = [];
-  let size = 0;
-  const failure = new Promise<never>((_, reject) => {
-    child.once('error', (err) => reject(cannot(systemCode(err) ?? 'it cannot be started')));
-    signal.addEventListener('abort', () => reject(cannot('no answer in time')), { once: true });
-    if (signal.aborted) reject(cannot('no answer in time'));
-    child.stdout.on('data', (part: Buffer) => {
-      parts.push(part);
-      size += part.length;
-      if (size > mostBytes) reject(cannot(`it prints more than ${mostBytes} bytes`));
-    });
-  });
-  const closed = new Promise<void>((resolve) => child.stdout.once('close', resolve));
-  const exited = new Promise<void>((resolve, reject) => {
-    child.once('exit', (code, by) => (code === 0 ? resolve() : reject(cannot(by ?? `exit ${code}`))));
-  });
-  try {
-    await Promise.race([failure, exited]);
-    await Promise.race([failure, waitAtMost(afterExitMs, closed, { clock, signal })]);
-    return Buffer.concat(parts);
-  } finally {
-    if (child.pid !== undefined) kill(-child.pid); // it leads a process group of its own (setsid(2))
-    endMarked(mark);
-    child.stdout.destroy();
-    child.unref();
-  }
-}
-
-const afterExitMs = 500;
-
-/** Starts a command. Some failures are thrown, some leave a child without output, and most come as an event. */
-function started(
-  [program = '', ...args]: readonly string[],
-  env: Readonly<Record<string, string>>,
-  cannot: (state: string) => RecoveryError,
-): ChildProcessByStdio<null, Readable, null> {
-  try {
-    const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'], env, detached: true });
-    if ((child.stdout as Readable | undefined) !== undefined) return child;
-    child.once('error', () => undefined);
-  } catch (err) {
-    throw cannot(systemCode(err) ?? 'it cannot be started');
-  }
-  throw cannot('it cannot be started');
-}
-
-const markName = 'KUBE_CERT_RECOVERY_SOURCE';
-/** A command that starts processes faster than they are found is left to systemd. */
-const mostRounds = 100;
-
-/**
- * Kills processes with this mark in their environment, which children inherit, in sessions of their own as well. A
- * process that has emptied its environment, or hides it, is terminated by systemd, with the unit.
- */
-function endMarked(mark: string): void {
-  const ended = new Set<number>();
-  for (let round = 0; round < mostRounds; round += 1) {
-    const found = processIds().filter((pid) => !ended.has(pid) && environOf(pid).get(markName) === mark);
-    if (found.length === 0) return;
-    for (const pid of found) {
-      ended.add(pid);
-      kill(pid);
-    }
-  }
-}
-
-function kill(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch {
-    // The process has exited.
   }
 }
 

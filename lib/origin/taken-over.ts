@@ -4,7 +4,9 @@ import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content
 import type { External, ResolvedTarget, Signer } from '../inventory/model.ts';
 import { type Ingredients, type Issued, materialOf } from '../issue/ingredients.ts';
 import { issueCopy } from '../issue/issue.ts';
+import { withCas } from '../pki/bundle-edit.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
+import type { CasByName } from '../plan/facts.ts';
 import { leafOfPair, type PairBytes } from '../plan/gather-offers.ts';
 import { authorityKey } from '../store/store.ts';
 
@@ -12,8 +14,8 @@ import { authorityKey } from '../store/store.ts';
 export interface OriginIngredients extends Ingredients {
   /** The artefact that has a signer with its key. */
   readonly holder?: string | undefined;
-  /** The CAs that a file of CAs holds then. */
-  readonly becomes?: readonly Certificate[] | undefined;
+  /** The CAs that a file of CAs holds then, or each of those in a directory. */
+  readonly becomes?: readonly Certificate[] | CasByName | undefined;
   /** The pair that was obtained between two passes. */
   readonly obtained?: PairBytes | undefined;
 }
@@ -37,12 +39,14 @@ export function obtainedPair({ name }: ResolvedTarget, { obtained }: OriginIngre
   return { entries: { [certificateKey]: certificate, [privateKeyKey]: key }, annotations: {}, certificates };
 }
 
-/** A file of CAs of which some have been followed; the other content of a kubeconfig stays. Throws SignFailed. */
-export function followedAuthorities({ name, location }: External, { becomes }: OriginIngredients): Issued {
+/** Files of CAs of which some have been followed; their other content stays. Throws SignFailed. */
+export function followedAuthorities({ name, location }: External, { becomes, material }: OriginIngredients): Issued {
   if (becomes === undefined) throw cannot(name, 'no successor is known');
   const entry = location.kind === 'kubeconfig' ? authorityKey : caBundleKey;
-  const content = Buffer.from(becomes.map(({ pem }) => pem).join(''));
-  return { entries: { [entry]: content }, annotations: {}, certificates: becomes };
+  const each = 'length' in becomes ? [[entry, becomes] as const] : [...becomes];
+  const former = material.get(name)?.entries ?? {};
+  const entries = each.map(([key, cas]) => [key, withCas(former[key] ?? Buffer.alloc(0), cas)] as const);
+  return { entries: Object.fromEntries(entries), annotations: {}, certificates: each.flatMap(([, cas]) => cas) };
 }
 
 /** Certificate and key of a signer as another artefact has them. Throws SignFailed without one. */

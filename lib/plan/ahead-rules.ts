@@ -8,6 +8,8 @@ import { confirmAdvice, isConfirmed } from './clock-rules.ts';
 import { earliest, type Faulty, idleMs, keep, laterMs, type PairCase, type RenewAhead } from './decision.ts';
 import type { RenewalPolicy, Verdict } from './decision.ts';
 import { certificateOf } from './facts.ts';
+import { durationText } from '../duration.ts';
+import { listed } from '../summary.ts';
 import { nextWindow } from './window.ts';
 
 /** Largest part of a leaf's life that may remain at renewal. */
@@ -16,6 +18,24 @@ const mostOfLeafLife = 1 / 3;
 const beginningPart = 0.75;
 /** Leaves due within this time are renewed along with those renewed now, so that components restart once. */
 export const batchMs = 24 * 3_600_000;
+
+interface Dated {
+  readonly artefact: string;
+  readonly at: Date;
+}
+
+/** Renewals in their order, with the names of those that are made together. Pure. */
+export function inBatches(
+  dated: readonly Dated[],
+): readonly { readonly at: Date; readonly names: readonly string[] }[] {
+  const batches: { at: Date; names: string[] }[] = [];
+  for (const { artefact, at } of dated.toSorted((one, other) => one.at.getTime() - other.at.getTime())) {
+    const last = batches.at(-1);
+    if (last !== undefined && at.getTime() - last.at.getTime() < batchMs) last.names.push(artefact);
+    else batches.push({ at, names: [artefact] });
+  }
+  return batches;
+}
 /** Least gain under a CA that expires soon: less is not worth a restart. */
 const leastGainMs = 3_600_000;
 
@@ -40,6 +60,20 @@ export function thresholdMs({ artefact, policy: { ahead } }: Ruled, own?: Certif
 /** Remaining milliseconds at which a leaf of this life is due. */
 const leafDueMs = (lifeMs: number, beforeMs: number | undefined): number | undefined =>
   beforeMs === undefined ? undefined : Math.min(beforeMs, lifeMs * mostOfLeafLife);
+
+/** A sentence where the configured threshold is longer than some leaves may have; undefined where all have it in full. */
+export function cutText(artefacts: readonly ResolvedArtefact[], policy: RenewalPolicy): string | undefined {
+  const { beforeMs } = policy.ahead ?? {};
+  const leaves = artefacts.flatMap((one) => (one.kind === 'target' && isRenewedAhead(one, policy) ? [one] : []));
+  const cut = leaves.filter(
+    ({ validity, renewAhead }) => renewAhead !== true && beforeMs !== leafDueMs(validity, beforeMs),
+  );
+  const [first] = cut.toSorted((a, b) => a.validity - b.validity);
+  if (first === undefined || beforeMs === undefined) return undefined;
+  const names = listed(cut.map(({ name }) => name));
+  const least = durationText(Math.round(first.validity * mostOfLeafLife));
+  return `${durationText(beforeMs)} before expiry is more than a third of the life of ${names}: renewed ${least} before it`;
+}
 
 /** Whether a leaf of this host has a configured threshold for renewal ahead of time. */
 export const isRenewedAhead = (artefact: ResolvedArtefact, policy: RenewalPolicy): boolean =>

@@ -14,8 +14,10 @@ import { type Finding, firstOf, isVerdict, keep, laterMs, lookAgainMs, nothing }
 import { renew, renewedOf, validNow, type Verdict } from './decision.ts';
 import { settled, settlesAt, stillUnusable } from './settling.ts';
 import { type ArtefactFacts, certificateOf, isValid } from './facts.ts';
-import { expiryWithGrace, isOwner } from './refresh-rules.ts';
+import { mayNewCaSign, type Permission } from './fleet-rules.ts';
+import { expiryWithGrace, isOwner, latestRenewal } from './refresh-rules.ts';
 import { holds, notTrusted } from './trust-rules.ts';
+import { isOptionalInput } from './union-rules.ts';
 
 /** Judges a copy that holds the same bytes as its original. */
 export function judgeCopy(at: Case<Copy>): Verdict {
@@ -40,8 +42,15 @@ function originalUnusable({ artefact, fact, facts, resolved, now }: Case<Copy>):
   if (from?.state === 'present' && from.emptied === undefined) return undefined;
   const message = `its original ${artefact.of} is not there or not usable`;
   const later = laterMs(now, lookAgainMs);
+  const stays = `${message}; what is here stays`;
+  // No date shows until when credentials can be used.
+  if (artefact.location.kind === 'registryAuths') {
+    const mayLack = fact.state === 'absent' && isOptionalInput(artefact.of, resolved.artefacts);
+    const isTold = from?.state === 'broken' || (from?.state === 'absent' && !mayLack);
+    return (isTold ? bring : keep)(isTold ? 'NotOurs' : 'Healthy', stays, later);
+  }
   if (!isExternal(resolved, artefact.of)) return blocked('Unavailable', message, later);
-  if (validNow(fact, now).size > 0) return keep('Healthy', `${message}; what is here stays`, later);
+  if (validNow(fact, now).size > 0) return keep('Healthy', stays, later);
   const wanted = 'it is made by others and copied as soon as it is there';
   return { ...blocked('Unavailable', `${message}; ${wanted}`, later), awaits: true };
 }
@@ -94,6 +103,8 @@ interface Promotion extends Case<Copy> {
   readonly readers: readonly ResolvedArtefact[];
   /** Why the copy's present content cannot be used, or not for long; undefined: it can. */
   readonly held: Finding | undefined;
+  /** Whether the source is used yet. */
+  readonly permission: Permission;
 }
 
 /** Judges a copy that holds the same bytes as its original, once the original may be used. */
@@ -107,7 +118,8 @@ function judgePromotion(given: Case<Copy>, promoteAfter: DurationMs): Verdict {
   const readers = [...bundles, ...madeOf(resolved.artefacts, bundles)];
   const pair = { ...from, location: artefact.location };
   const held = heldFinding(given, pair);
-  const at: Promotion = { ...given, promoteAfter, pair, source: sourceOf(given), bundles, readers, held };
+  const judged = { ...given, promoteAfter, pair, source: sourceOf(given), bundles, readers, held };
+  const at: Promotion = { ...judged, permission: permissionOf(judged) };
   const checks = [heldUnusable, sameAsSource, notDueYet, unknownToReaders];
   return decide(at, { checks, otherwise: promotionDue, renewal: promoted });
 }
@@ -128,12 +140,20 @@ function sameAsSource(at: Promotion): Finding | undefined {
 }
 
 function notDueYet(at: Promotion): Verdict | undefined {
-  const { now, source } = at;
+  const { wait } = at.permission;
+  if (wait === undefined) return undefined;
+  const { reason, message } = at.held ?? wait;
+  return { ...wait, reason, message, recheckAt: whileHeld(at, wait.recheckAt) };
+}
+
+function permissionOf(at: Omit<Promotion, 'permission'>): Permission {
+  const { now, source, pair, fact } = at;
   const due = dueAt(at);
-  if (due === undefined || now >= due) return undefined;
-  const wait = `${source.name} is used from ${due.toISOString()}, when all trust it; until then what is here stays`;
-  const { reason, message } = at.held ?? { reason: 'NotPromotedYet', message: wait };
-  return keep(reason, message, whileHeld(at, due));
+  const wait = `${source.name} is used from ${due?.toISOString() ?? ''}, when all trust it; until then what is here stays`;
+  const young = due !== undefined && now < due ? keep('NotPromotedYet', wait, due) : undefined;
+  const present = certificateOf(fact);
+  const latest = present === undefined ? now : latestRenewal(pair, present);
+  return mayNewCaSign(at, { signer: pair.name, certificate: source.expected?.certificate, young, latest });
 }
 
 function unknownToReaders(at: Promotion): Verdict | undefined {
@@ -147,10 +167,11 @@ function unknownToReaders(at: Promotion): Verdict | undefined {
 }
 
 function promotionDue(at: Promotion): Finding {
-  const { artefact, source, promoteAfter } = at;
+  const { artefact, source, promoteAfter, permission } = at;
   const told = `it differs from ${source.name}`;
   const finding = settled(at, [artefact.name, source.name], { reason: 'OriginalDiffers', message: told });
-  return isVerdict(finding) ? finding : { ...finding, message: `${told}, which is ${durationText(promoteAfter)} old` };
+  if (isVerdict(finding)) return finding;
+  return { ...finding, message: `${told}${permission.note || `, which is ${durationText(promoteAfter)} old`}` };
 }
 
 /** Rechecked then, or when the judgement of the copy's present content changes. */
@@ -183,7 +204,7 @@ const isSame = ({ fact, source, pair }: Promotion): boolean =>
  * Time of the promotion; undefined when no certificate shows its age. Without ownership it is left to the owner first,
  * like an expired certificate.
  */
-function dueAt(at: Promotion): Date | undefined {
+function dueAt(at: Omit<Promotion, 'permission'>): Date | undefined {
   const { source, promoteAfter, pair, policy, now } = at;
   const isOurs = isOwner({ ...at, artefact: pair }) || isFile(pair.location);
   const wait = promoteAfter + (isOurs ? 0 : policy.graceMs + policy.settleMs);

@@ -4,7 +4,8 @@ import type { IssuedPair, PolicyKind, Resolved, ResolvedArtefact } from '../inve
 import { originalOf } from '../inventory/order.ts';
 import type { ClockFacts } from './clock-rules.ts';
 import { type Certificate, type CertificateFacts, clockSkewMs } from '../pki/certificate.ts';
-import { type ArtefactFacts, certificatesOf, type Facts, type Offers } from './facts.ts';
+import { type ArtefactFacts, type CasByName, certificatesOf, type Facts, type InUse, type Offers } from './facts.ts';
+import type { Fleet, NewCa } from './judge-fleet.ts';
 import type { Action, Reason } from './reasons.ts';
 import type { RenewalWindow } from './window.ts';
 
@@ -55,10 +56,14 @@ export interface Decision {
   readonly holder?: string;
   /** Origin from which its content is obtained first, between two passes. Then it is decided again. */
   readonly obtains?: Origin;
-  /** The CAs that its file holds then (`follow` of a file of CAs). */
-  readonly becomes?: readonly Certificate[];
+  /** The CAs that its file holds then (`follow` of a file of CAs); of a directory, those of each file that changes. */
+  readonly becomes?: readonly Certificate[] | CasByName;
   /** An external input has nothing valid for it: its owner may bring that at any moment. */
   readonly awaits?: true;
+  /** It waits for nodes, which were not asked yet. Then it is decided again. */
+  readonly asksNodes?: NewCa;
+  /** It depends on the certificates in use here, which were not read yet. Then it is decided again. */
+  readonly asksUse?: true | undefined;
   /** Time of its renewal ahead of time, where that is configured and nothing happens before. */
   readonly renewsAt?: Date | undefined;
 }
@@ -95,8 +100,14 @@ export interface RenewalPolicy {
    * key. `Report`: it is reported.
    */
   readonly caRenewal?: 'SameKey' | 'Report';
+  /** How long the CAs of its inputs are in a file before a CA that was named for removal leaves it. Default: 24 h. */
+  readonly caOverlapMs?: number | undefined;
   /** Fingerprints of CAs in files that may sign although another CA has signed all leaves that lie here. */
   readonly acceptedAuthorities?: ReadonlySet<string> | undefined;
+  /** Bundles of nodes that must hold a new CA before it signs, by signer. */
+  readonly waitForNodes?: ReadonlyMap<string, readonly string[]> | undefined;
+  /** Nodes that are not waited for. */
+  readonly acceptedLagging?: ReadonlySet<string> | undefined;
 }
 
 /** Content of an artefact once the plan is carried out, as far as later artefacts depend on it. */
@@ -139,6 +150,10 @@ export interface PlanInput {
   readonly onlyFaults?: boolean;
   /** Pairs from the sources of targets that have one. */
   readonly offers?: Offers | undefined;
+  /** Undefined: nodes cannot be asked. */
+  readonly fleet?: Fleet | undefined;
+  /** Undefined: not read. */
+  readonly inUse?: InUse | undefined;
 }
 
 export interface Case<A extends ResolvedArtefact = ResolvedArtefact> extends PlanInput {

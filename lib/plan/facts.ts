@@ -27,6 +27,8 @@ export type ArtefactFacts =
       readonly message: string;
       /** Targets that share their key only: whether that key can be read. */
       readonly hasSharedKey?: boolean;
+      /** External bundles in the API only: what can be read of it all the same. */
+      readonly offer?: OfferedAuthorities;
       /** Certificates, where they can be read all the same. */
       readonly certificates?: readonly CertificateFacts[];
       /** Kubeconfigs only: neither the file nor a backup can serve as a template, so a new one must name its server. */
@@ -62,8 +64,13 @@ export type ArtefactFacts =
       readonly authorityIsForeign?: boolean | undefined;
       /** Requested pairs only: its own file holds none, and this is an earlier one. */
       readonly isLost?: true;
-      /** Followed CAs only: the whole certificates of the file. */
+      /** Followed CAs only: the whole certificates of the file, and its last change. */
       readonly held?: readonly Certificate[];
+      readonly changedAt?: Date | undefined;
+      /** Followed CAs in a directory only: those of each file, by name. */
+      readonly each?: CasByName | undefined;
+      /** External bundles in the API only. */
+      readonly offer?: OfferedAuthorities;
       /** Signers that have expired or expire soon: facts for a renewal with the same key. */
       readonly successor?: SuccessorFacts | undefined;
       /** Signers in files that match none of the leaves they should have signed: the evidence against the signer. */
@@ -73,6 +80,30 @@ export type ArtefactFacts =
       /** Time since which every pass found this content (`digest`); undefined in a single pass, and for older files. */
       readonly since?: Date | undefined;
     };
+
+/** CAs that an object in the API has for files that follow it. */
+export interface OfferedAuthorities {
+  /** Whole certificates: a block that is none takes no other with it. */
+  readonly whole: readonly Certificate[];
+  /** Fingerprints of CAs that an administrator has named for removal, in its annotation. */
+  readonly retired: readonly string[];
+  /** Bundles by name only: the CAs of each. */
+  readonly each?: CasByName | undefined;
+  /** Likewise: why some of them, or a part, cannot be used. */
+  readonly problems?: readonly string[] | undefined;
+}
+
+/** Certificates in use on this node, or why they are not known. */
+export type InUse = { readonly chains: readonly UsedChain[] } | { readonly problem: string };
+
+export interface UsedChain {
+  /** For messages. */
+  readonly what: string;
+  /** With the intermediates that are sent along. */
+  readonly chain: readonly [Certificate, ...Certificate[]];
+}
+
+export type CasByName = ReadonlyMap<string, readonly Certificate[]>;
 
 /** Another CA, whose key has signed all leaves of a signer that lie here. */
 export interface UnknownAuthority {

@@ -3,13 +3,14 @@
 // the cluster. Nothing else is ever trusted: a machine cannot verify a CA by anything that it holds but its key
 // (judge-authority.ts). Pure.
 import { isRecent } from '../clock.ts';
-import type { External, ResolvedArtefact } from '../inventory/model.ts';
-import type { Certificate } from '../pki/certificate.ts';
+import type { External, Location, ResolvedArtefact, ResolvedExternal } from '../inventory/model.ts';
+import { type Certificate, isSame } from '../pki/certificate.ts';
 import { locationText } from '../store/store.ts';
 import { bring, type Case, earliest, idleMs, keep, laterMs, lookAgainMs, nothing, renew } from './decision.ts';
 import { blocked, type Fault, type Verdict } from './decision.ts';
 import type { Facts } from './facts.ts';
 import { dueOf, endingOf, followedBy, worstEnding } from './judge-authority.ts';
+import { isOptionalInput, offeredTo, type United, unitedWith } from './union-rules.ts';
 
 /** Interval for CAs that have not expired: a timer runs each minute. */
 const askAgainMs = 3_600_000;
@@ -25,27 +26,88 @@ interface FollowedCase extends Case<External> {
   readonly asker: string | undefined;
 }
 
-export function judgeFollowed(at: Case<External>): Verdict {
+export function judgeFollowed(at: Case<ResolvedExternal>): Verdict {
   const { artefact, fact, facts, resolved, now } = at;
-  const { location } = artefact;
-  if (fact.state === 'absent' && location.kind !== 'kubeconfig')
+  const { location, inputs = [] } = artefact;
+  const isFileOfCas = location.kind !== 'kubeconfig';
+  const offered = offeredTo(at);
+  const isOptional = inputs.every((name) => isOptionalInput(name, resolved.artefacts));
+  if (fact.state === 'absent' && isFileOfCas && isOptional && offered.length === 0)
     return keep('Healthy', 'absent, so it counts for nothing', laterMs(now, idleMs));
-  if (fact.state !== 'present') {
-    const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${fact.message}`;
-    return bring('NotOurs', `${state}; bring ${locationText(location)} here by hand`, laterMs(now, lookAgainMs));
-  }
+  if (fact.state !== 'present') return (isFileOfCas ? madeOfInputs(at) : undefined) ?? bringIt(at);
   if (fact.authorityIsForeign === true) return keep('Healthy', 'its CA is in a file of its own', laterMs(now, idleMs));
   const { held = [] } = fact;
   const asker = resolved.artefacts.find((one) => heldBy(one, facts, 'serverCa').length > 0)?.name;
   const everywhere = resolved.artefacts.flatMap((one) => heldBy(one, facts));
   const answer = at.offers?.get(asker ?? '')?.answer;
   const known = answer !== undefined && 'successor' in answer ? [...everywhere, answer.successor] : everywhere;
-  const becomes = followedBy(held, known, now);
-  if (becomes === undefined) return withoutSuccessor({ ...at, held, everywhere, known, asker });
-  const later = becomes.find((one) => !held.includes(one)) ?? becomes[0];
+  const followed = followedBy(held, [...known, ...offered], now);
+  const { becomes, fault, removesAt, full, kept } = mayUnite(at)
+    ? unitedWith(followed ?? held, at)
+    : alone(followed ?? held);
+  const faults = [...(followed === undefined ? [] : [succession(held, followed, now)]), ...(fault ? [fault] : [])];
+  const [first] = faults;
+  const asksUse = kept !== undefined && at.inUse === undefined ? true : undefined;
+  if (first === undefined && full !== undefined) {
+    const message = [full, kept].filter((text) => text !== undefined).join('; ');
+    return { ...bring('NotOurs', message, earliest(laterMs(now, lookAgainMs), removesAt)), asksUse };
+  }
+  if (first === undefined) {
+    const verdict = withoutSuccessor({ ...at, held, everywhere, known, asker });
+    if (kept !== undefined && verdict.reason === 'Healthy')
+      return { ...keep('StillUsed', kept, laterMs(now, lookAgainMs)), asksUse };
+    return { ...verdict, recheckAt: earliest(verdict.recheckAt, removesAt), asksUse };
+  }
+  const message = faults.map((one) => one.message).join('; ');
+  if (artefact.isOfSigner === true)
+    return bring('NotOurs', `${message}; ${ofSigner(location)}`, laterMs(now, lookAgainMs));
+  return { ...renew({ ...at, fault: { ...first, message } }, [], {}, 'follow'), becomes, asksUse };
+}
+
+/** kube-controller-manager refuses more than one certificate in the file that it signs with (ca_provider.go, signer.go). */
+const ofSigner = (location: Location): string =>
+  `${locationText(location)} is also the certificate of a CA whose key is beside it, of which kube-controller-manager ` +
+  'takes one alone: give the kubelet a file of its own, with a copy of it (authentication.x509.clientCAFile), and restart it';
+
+function succession(held: readonly Certificate[], followed: readonly Certificate[], now: Date): Fault {
+  const later = followed.find((one) => !held.includes(one)) ?? followed[0];
   const until = later?.facts.notAfter.toISOString() ?? '';
   const message = `${stateOf(held, now)}; its successor, valid until ${until}, comes in its place`;
-  return { ...renew({ ...at, fault: { ...faultOf(held, now), message } }, [], {}, 'follow'), becomes };
+  return { ...faultOf(held, now), message };
+}
+
+const alone = (becomes: readonly Certificate[]): United => ({ becomes, fault: undefined, removesAt: undefined });
+
+/**
+ * Whether the CAs of its inputs are added to a file that is there. To a kubeconfig of other clients only beside a CA of
+ * this cluster: it may be used for another one, or know its server by the CAs of the system.
+ */
+function mayUnite({ artefact, fact, facts, resolved }: Case<External>): boolean {
+  const { location, inputs = [] } = artefact;
+  if (inputs.length === 0 || fact.state !== 'present') return false;
+  const { held = [] } = fact;
+  if (location.kind !== 'kubeconfig') return true;
+  if (location.context === 'current') return held.length > 0;
+  const ofCluster = resolved.artefacts.flatMap((one) =>
+    one.location.kind === 'kubeconfig' && one.location.context === 'current' ? heldBy(one, facts) : [],
+  );
+  return held.some((one) => ofCluster.some((other) => isSame(one, other)));
+}
+
+/** A file of CAs that is absent, or of which nothing can be read, is made of its inputs. */
+function madeOfInputs(at: Case<External>): Verdict | undefined {
+  const { fact } = at;
+  const { becomes, fault } = unitedWith([], at);
+  if (fault === undefined || (fact.state === 'broken' && fact.problem === 'foreign')) return undefined;
+  const reason = fact.state === 'absent' ? 'Absent' : 'Unreadable';
+  const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${'message' in fact ? fact.message : ''}`;
+  const message = `${state}; the CAs of the cluster come in its place`;
+  return { ...renew({ ...at, fault: { reason, message } }, [], {}, 'follow'), becomes };
+}
+
+function bringIt({ artefact: { location }, fact, now }: Case<External>): Verdict {
+  const state = fact.state === 'broken' ? `it is broken: ${fact.message}` : 'it is absent';
+  return bring('NotOurs', `${state}; bring ${locationText(location)} here by hand`, laterMs(now, lookAgainMs));
 }
 
 function withoutSuccessor(at: FollowedCase): Verdict {
@@ -55,7 +117,9 @@ function withoutSuccessor(at: FollowedCase): Verdict {
   const kept = (message: string): Verdict => keep('SignerExternal', `${state}; ${message}`, recheckAt);
   const isAsking = artefact.name === asker;
   const left = isAsking ? (followedBy(everywhere, known, now) ?? everywhere) : held;
-  if (worstEnding(left, now) === undefined) return keep('Healthy', state, recheckAt);
+  // Beside a CA that comes from the cluster, a former one waits for its end alone.
+  const isUnited = artefact.inputs !== undefined && held.some((one) => endingOf(one, now) === undefined);
+  if (isUnited || worstEnding(left, now) === undefined) return keep('Healthy', state, recheckAt);
   if (!isAsking) return kept('followed when the cluster has renewed it');
   const { answer, askedAt } = at.offers?.get(artefact.name) ?? {};
   const isUrgent = areExpired(held, now);
@@ -91,6 +155,7 @@ const areExpired = (held: readonly Certificate[], now: Date): boolean =>
 /** CAs of an artefact that is followed, or followed so; none of a kubeconfig that names a file for them. */
 export function heldBy(artefact: ResolvedArtefact, facts: Facts, as?: External['followedAs']): readonly Certificate[] {
   if (artefact.kind !== 'external' || artefact.followedAs === undefined) return [];
+  if (artefact.location.kind === 'pemDirectory') return []; // CAs of others than this cluster
   const fact = facts.get(artefact.name);
   const counts = as === undefined || artefact.followedAs === as;
   return counts && fact?.state === 'present' && fact.authorityIsForeign !== true ? (fact.held ?? []) : [];

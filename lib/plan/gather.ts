@@ -3,6 +3,7 @@
 import { notLater } from '../clock.ts';
 import { RecoveryError, errorText } from '../errors.ts';
 import { certificateKey } from '../inventory/content.ts';
+import { holdsBundles } from '../inventory/location-kinds.ts';
 import type { Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
@@ -96,7 +97,7 @@ export async function gather(input: GatherInput): Promise<Gathered> {
 
 function asOriginal(artefacts: readonly ResolvedArtefact[], copy: ResolvedArtefact): ResolvedArtefact {
   const original = originalOf(artefacts, copy);
-  if (original === undefined || !isExternalPair(original)) return pairOf(artefacts, copy) ?? copy;
+  if (original?.kind !== 'external' || holdsBundles(original.location)) return pairOf(artefacts, copy) ?? copy;
   return { ...original, name: copy.name, location: copy.location };
 }
 
@@ -178,8 +179,11 @@ function relateOne(look: Look, { previous, readAt, whole, authorities }: Whole):
     return { ...facts, since: isUnread ? notLater(since, readAt) : undefined };
   }
   const [, ...brought] = artefact.kind === 'target' && othersIn(artefact) === 'skipped' ? certificates : [];
+  // No rule asks who has signed a CA in an external bundle, and hundreds of one name would all be tried by each other.
+  const isBundleOfOthers = artefact.kind === 'external' && !isExternalPair(artefact);
+  const signers = isBundleOfOthers ? [] : [...authorities];
   const signedBy = (certificate: Certificate, index: number): readonly string[] =>
-    [...authorities].flatMap(([print, authority]) =>
+    signers.flatMap(([print, authority]) =>
       signatureMatches(certificate, authority) ||
       (index === 0 && isVouchedFor(certificate, { brought, authority, now: readAt }))
         ? [print]

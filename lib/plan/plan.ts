@@ -24,11 +24,14 @@ import {
 import { lookAgainMs, type PlanInput, validNow, type Verdict } from './decision.ts';
 import { type ArtefactFacts, certificatesOf } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
+import { contentIn } from '../inventory/location-kinds.ts';
 import { isFile } from '../inventory/places.ts';
 import { locationText } from '../store/store.ts';
 import { judgeFollowed } from './follow-rules.ts';
 import { judgeRequested } from './request-rules.ts';
 import { unknownToReaders } from './trust-rules.ts';
+import { judgeDirectory } from './directory-rules.ts';
+import { isInput, judgeInput } from './union-rules.ts';
 import { judgeKubeconfigs } from './kubeconfigs-rules.ts';
 import { fromSource } from './offer-rules.ts';
 import { fileOfOthers } from './others-rules.ts';
@@ -117,7 +120,9 @@ function judge(at: Case): Verdict {
     case 'kubeconfigs':
       return judgeKubeconfigs({ ...at, artefact });
     case 'external':
+      if (artefact.location.kind === 'pemDirectory') return judgeDirectory({ ...at, artefact });
       if (artefact.followedAs !== undefined) return judgeFollowed({ ...at, artefact });
+      if (isInput(artefact.name, at.resolved.artefacts)) return judgeInput({ ...at, artefact });
       return judgeExternal({ ...at, artefact });
     case 'keyPair':
     case 'opaque':
@@ -148,13 +153,15 @@ function judgeExternal(at: Case<External>): Verdict {
   const { artefact, fact, now } = at;
   const { location } = artefact;
   const recheckAt = laterMs(now, idleMs);
+  const isAuths = contentIn(location) === 'registryAuths';
   const unusable = isFile(location) ? bundleToBring(at) : undefined;
   if (unusable !== undefined) return unusable;
   if (fact.state === 'absent') return keep('Healthy', 'absent, so it counts for nothing', recheckAt);
   if (fact.state === 'broken') {
     const message = `it is broken: ${fact.message}; nothing of it is used, and it is never made here: restore it`;
-    return blocked('NotOurs', message, recheckAt);
+    return (isAuths ? bring : blocked)('NotOurs', message, recheckAt);
   }
+  if (isAuths) return keep('Healthy', 'present', recheckAt);
   if (fact.state === 'present' && fact.emptied !== undefined)
     return keep('NotOurs', `${fact.emptied}; ${emptiedAdvice}`, recheckAt);
   const [certificate] = certificatesOf(fact);

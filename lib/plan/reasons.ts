@@ -30,11 +30,14 @@ export const reasons = {
   OriginalDiffers: ['renew, keep', 'a copy differs from its original', 'written'],
   NotPromotedYet: ['keep', 'its original is still too young', 'written at its promotion time'],
   Settling: ['keep', 'two objects or files contradict', 'believed after `policy.settle`'],
+  NotOffered: ['keep', 'its source has it no more', 'stays; delete it by hand'],
+  StillUsed: ['keep', 'a CA named for removal is in use', 'leaves once nothing needs it'],
   RefreshDue: ['renew', 'past its refresh time', 'renewed by `BeforeExpiry`'],
   Postponed: ['keep', 'due, outside of the window', 'renewed in the next one'],
   ClockUnconfirmed: ['keep', 'due, by a clock in doubt', 'renewed when it is confirmed'],
   WarnOnly: ['keep', 'due, and only reported', 'renewed when it has expired'],
   SignerTooYoung: ['keep', 'due, but its signer is fresh', 'renewed when all trust it'],
+  NodesLag: ['keep', 'due, but nodes lack the new CA', 'renewed when they have it'],
   SignerEnding: ['keep', 'due, but its signer ends too soon', 'the signer must be renewed'],
   SignerUnusable: ['blocked', 'its signer cannot sign now', 'a person must look, see below'],
   SignerUnknown: ['blocked', 'a CA that none of its leaves knows', 'restore or accept it, see below'],
@@ -55,8 +58,11 @@ export const leavingReasons: readonly Reason[] = [
   'ClockUnconfirmed',
   'WarnOnly',
   'SignerTooYoung',
+  'NodesLag',
   'SignerEnding',
   'SignerExternal',
+  'NotOffered',
+  'StillUsed',
 ];
 
 /** Reasons of artefacts that are valid and soon to be renewed: `status` shows them as EXPIRING. */
@@ -66,5 +72,12 @@ export const endingReasons: readonly Reason[] = [
   'ClockUnconfirmed',
   'WarnOnly',
   'SignerTooYoung',
+  'NodesLag',
   'SignerEnding',
 ];
+
+const dueReasons: ReadonlySet<Reason> = new Set<Reason>(['RefreshDue', 'WarnOnly', 'ClockUnconfirmed']);
+
+/** Whether an end is announced: now, as it is due; never, as it is renewed before; or by the time that is left. */
+export const announcedAs = (by: { readonly reason: Reason; readonly renewsAt?: Date | undefined }) =>
+  dueReasons.has(by.reason) ? 'due' : by.renewsAt === undefined ? 'byTime' : 'renewed';

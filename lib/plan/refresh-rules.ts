@@ -1,12 +1,14 @@
 // When the owner of a pair renews it ahead of time (BeforeExpiry, or entries marked `renewAhead`), by library-go's
 // certrotation rules: past its refresh time, when its signer is old enough to be trusted everywhere, and something is
 // gained. Pure.
+import type { IssuedPair } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
 import { type CertificateFacts, madeAt } from '../pki/certificate.ts';
 import { batchMs, isLastCall, isRenewedAhead, postponed, thresholdMs } from './ahead-rules.ts';
 import { earliest, type Finding, idleMs, isVerdict, keep, laterMs, type PairCase } from './decision.ts';
 import { certificateOf } from './facts.ts';
+import { byAge, mayNewCaSign, type Permission } from './fleet-rules.ts';
 
 /** Whether this program renews a pair ahead of time: the kubelet does so itself, and two owners would conflict. */
 export const isOwner = ({ artefact, policy }: PairCase): boolean =>
@@ -29,16 +31,26 @@ export function refreshDue(at: PairCase, certificate: CertificateFacts): Finding
     const told = `its signer ${artefact.issuer ?? ''} ends at ${ends.toISOString()}, so a renewal would gain nothing; the signer must be renewed first`;
     return keep('SignerEnding', told, soonest);
   }
-  const trustedFrom = signerTrustedFrom(at);
-  const latest = latestRenewal(at, certificate);
-  if (trustedFrom !== undefined && now < trustedFrom && now < latest) {
-    const told = `due for refresh; its signer is trusted everywhere from ${trustedFrom.toISOString()}`;
-    return keep('SignerTooYoung', told, earliest(trustedFrom, latest));
-  }
+  const { wait, note } = maySignerSign(at, certificate);
+  if (wait !== undefined) return wait;
   return {
     reason: 'RefreshDue',
-    message: `due for refresh since ${refreshAt(at, certificate).toISOString()}, ends at ${certificate.notAfter.toISOString()}`,
+    message: `due for refresh since ${refreshAt(at, certificate).toISOString()}, ends at ${certificate.notAfter.toISOString()}${note}`,
   };
+}
+
+/** Whether its signer is used yet. Nothing changes for nodes with the present signer. */
+function maySignerSign(at: PairCase, certificate: CertificateFacts): Permission {
+  const { artefact, expected, now } = at;
+  const { issuer: signer = '' } = artefact;
+  const trustedFrom = signerTrustedFrom(at);
+  const latest = latestRenewal(artefact, certificate);
+  const told = `due for refresh; its signer is trusted everywhere from ${trustedFrom?.toISOString() ?? ''}`;
+  const isYoung = trustedFrom !== undefined && now < trustedFrom && now < latest;
+  const young = isYoung ? keep('SignerTooYoung', told, earliest(trustedFrom, latest)) : undefined;
+  const next = expected.get(signer)?.certificate;
+  if (next !== undefined && certificate.signedBy.includes(next.fingerprint)) return byAge(young);
+  return mayNewCaSign(at, { signer, certificate: next, young, latest });
 }
 
 /**
@@ -89,7 +101,7 @@ const lifeOf = (certificate: CertificateFacts): number =>
  * library-go does not wait past 80 % of a life (pkg/operator/certrotation/target.go); this waits longer, because
  * readers on other machines gain by it, and is as safe: the date is known, and needs no answer from another machine.
  */
-function latestRenewal({ artefact: { location, refresh, validity } }: PairCase, certificate: CertificateFacts): Date {
+export function latestRenewal({ location, refresh, validity }: IssuedPair, certificate: CertificateFacts): Date {
   const life = isFile(location) ? validity : lifeOf(certificate);
   return laterMs(certificate.notAfter, -Math.min(refresh, life) / 10);
 }

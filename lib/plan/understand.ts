@@ -3,10 +3,11 @@ import { leafRefusal } from '../pki/verify.ts';
 import { type KubeconfigFields, onlyEntries } from '../kubeconfig/document.ts';
 import { RecoveryError, isCode } from '../errors.ts';
 import type { External, KeyPair, Kubeconfigs, ResolvedArtefact } from '../inventory/model.ts';
-import { holdsBundles } from '../inventory/location-kinds.ts';
+import { contentIn, holdsBundles } from '../inventory/location-kinds.ts';
 import { isFile } from '../inventory/places.ts';
 import { type Certificate, type CertificateFacts, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
+import { parseFingerprint } from '../pki/fingerprint.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
 import { isEncryptedKey, pairMatches, parsePrivateKey, publicKeyMatches, usableKey } from '../pki/key.ts';
 import {
@@ -21,7 +22,12 @@ import {
   locationText,
 } from '../store/store.ts';
 import type { ArtefactFacts } from './facts.ts';
-import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
+import { caBundleKey, certificateKey, privateKeyKey, registryAuthsKey } from '../inventory/content.ts';
+import { isRegistryAuths } from '../image-registries.ts';
+import { bundlesByName, offeredByName } from './bundles-by-name.ts';
+import { retiredAnnotation } from './union-rules.ts';
+
+type PresentFacts = Extract<ArtefactFacts, { readonly state: 'present' }>;
 
 /** Facts of an artefact, with its certificates as far as they can be used. */
 interface Understood {
@@ -30,13 +36,14 @@ interface Understood {
 }
 
 export function understand(artefact: ResolvedArtefact, found: Found): Understood {
-  const { entries, version, problem, foreign, isOtherDocument, authorityIsForeign, server } = found;
+  const { entries, version, problem, foreign, isOtherDocument, authorityIsForeign, server, changedAt } = found;
+  const offer = offeredBy(artefact, found);
   const what = locationText(artefact.location);
   const broken = (why: Broken, certificates: readonly Certificate[] = []): Understood => {
     const members = certificates.map((one) => memberFacts(one, certificates));
     const shared = artefact.kind === 'target' && artefact.sharesKey === true;
     const key = shared && { hasSharedKey: hasUsableKey(entries, what) };
-    return { facts: { state: 'broken', version, certificates: members, ...why, ...key }, certificates };
+    return { facts: { state: 'broken', version, certificates: members, ...why, ...key, ...offer }, certificates };
   };
   const unreadable = (message: string, pem: Uint8Array | undefined): Understood =>
     broken({ problem: 'unreadable', message }, pem && wholeCertificates(pem));
@@ -62,6 +69,7 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
     const why = brokenPair(artefact, entries, certificates, what);
     if (why !== undefined) return broken(why, certificates);
     const isKubeconfig = artefact.location.kind === 'kubeconfig';
+    const isAuths = contentIn(artefact.location) === 'registryAuths';
     const known = isKubeconfig && { authorities: authoritiesIn(entries), authorityIsForeign, server };
     const members = certificates.map((certificate) => memberFacts(certificate, certificates));
     const facts = {
@@ -70,8 +78,10 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
       certificates: members,
       digest: contentDigest(entries),
       ...known,
-      ...(artefact.kind === 'external' && certificates.length === 0 && { emptied: emptinessOf(entries) }),
-      ...(artefact.kind === 'external' && artefact.followedAs !== undefined && { held: certificates }),
+      ...(artefact.kind === 'external' && certificates.length === 0 && !isAuths && { emptied: emptinessOf(entries) }),
+      ...(artefact.kind === 'external' && artefact.followedAs !== undefined && { held: certificates, changedAt }),
+      ...(artefact.location.kind === 'pemDirectory' && bundlesByName(entries, what)),
+      ...offer,
       ...(isFile(artefact.location) && precededBy(read, all)),
     } as const;
     return { facts, certificates };
@@ -80,6 +90,18 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
     const isBundle = artefact.kind === 'caBundle' || artefact.kind === 'composedBundle';
     return unreadable(err.message, isBundle ? entries[caBundleKey] : undefined);
   }
+}
+
+/** CAs for files that follow it: of an external bundle in the API. */
+function offeredBy(artefact: ResolvedArtefact, { entries, annotations }: Found): Pick<PresentFacts, 'offer'> {
+  const { kind, location } = artefact;
+  if (kind !== 'external' || isFile(location) || !holdsBundles(location)) return {};
+  const named = annotations[retiredAnnotation]?.split(/[\s,]+/) ?? [];
+  const retired = named.flatMap((text) => parseFingerprint(text) ?? []);
+  if (contentIn(location) === 'bundle')
+    return { offer: { whole: wholeCertificates(entries[caBundleKey] ?? new Uint8Array()), retired } };
+  const { each, problems } = offeredByName(entries, locationText(location));
+  return { offer: { whole: [...each.values()].flat(), retired, each, problems } };
 }
 
 /** The subject of the first certificate of a signer's file, where that is not the signer's own. */
@@ -130,13 +152,19 @@ function externalCertificates(
   entries: Entries,
   what: string,
 ): readonly Certificate[] {
+  const content = contentIn(location);
+  if (content === 'bundles') return [...bundlesByName(entries, what).each.values()].flat();
+  if (content === 'registryAuths') {
+    if (isRegistryAuths(requireEntry(entries, registryAuthsKey, location))) return [];
+    throw new RecoveryError('MaterialInvalid', `Cannot use ${what}: it is no JSON with credentials in "auths"`);
+  }
   if (followedAs !== undefined) {
     // Read like client-go: a torn certificate next to a whole one does not count.
     const entry = location.kind === 'kubeconfig' ? authorityKey : caBundleKey;
     const whole = wholeCertificates(entries[entry] ?? new Uint8Array());
     if (whole.length > 0 || location.kind === 'kubeconfig') return whole;
   }
-  if (!holdsBundles(location.kind))
+  if (content === 'pair')
     return parseCertificates(requireEntry(entries, certificateKey, location), `${what} ${certificateKey}`);
   if (isFile(location))
     return parseCertificates(requireEntry(entries, caBundleKey, location), `${what} ${caBundleKey}`, 'skipped');
@@ -197,7 +225,7 @@ function brokenPair(
 }
 
 export const isExternalPair = ({ kind, location }: ResolvedArtefact): boolean =>
-  kind === 'external' && !holdsBundles(location.kind);
+  kind === 'external' && contentIn(location) === 'pair';
 
 function brokenKeyPair({ privateKey, publicKey, location }: KeyPair, entries: Entries): Broken | undefined {
   const [privatePlace, publicPlaces] = [entryText(location, privateKey), entryTexts(location, publicKey)];

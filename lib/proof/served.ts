@@ -116,7 +116,7 @@ async function withHandshake<T>(options: Handshake, read: (socket: TLSSocket) =>
       { clock, signal },
     );
     if (isWhole) return read(socket);
-    throw new Error(signal.aborted ? 'given up because the process stops' : `none within ${timeoutMs} ms`);
+    throw new Error(signal.aborted ? 'given up before one came' : `none within ${timeoutMs} ms`);
   } finally {
     socket.on('error', () => {}); // a reset after the decision does not matter
     // A handshake that is complete on this side is completed on the other, which else logs a broken one.

@@ -10,20 +10,24 @@ import type { Facts } from '../plan/facts.ts';
 import { origins } from '../origin/origins.ts';
 import type { Decision } from '../plan/decision.ts';
 import type { Plan } from '../plan/plan.ts';
-import { leavingReasons } from '../plan/reasons.ts';
+import { isInput } from '../plan/union-rules.ts';
+import { leavingReasons, type Reason } from '../plan/reasons.ts';
 import { locationText } from '../store/store.ts';
 import type { StepOutcome, StepResult } from './execute.ts';
-import { isFile, pathOf } from '../inventory/places.ts';
+import { isObject } from '../inventory/places.ts';
+import { fieldsOf, placeLabels } from './artefact-fields.ts';
 import { DailySummary, type Summary, summaryOf } from '../summary.ts';
 
 /** An artefact with the last decision about it. */
 export interface ArtefactReport extends Pick<
   Decision,
-  'artefact' | 'action' | 'reason' | 'message' | 'byHand' | 'obtains'
+  'artefact' | 'action' | 'reason' | 'message' | 'byHand' | 'obtains' | 'renewsAt'
 > {
   /** Outcome of the last attempt to renew it; undefined when there was none. */
   readonly outcome?: StepOutcome | undefined;
   readonly err?: string | undefined;
+  /** End of its own certificate, where it has one. */
+  readonly notAfter?: Date | undefined;
   /** Number of writes. */
   readonly writes: number;
 }
@@ -67,6 +71,7 @@ interface Entry {
 }
 
 const mode = 'regen';
+const saidDaily: readonly Reason[] = ['WarnOnly', 'ClockUnconfirmed', 'NotOffered', 'StillUsed'];
 const minuteMs = 60_000;
 
 type Note = Pick<RecordedEvent, 'type' | 'note'> & { readonly reason: EventReason | undefined };
@@ -97,12 +102,13 @@ export class Journal {
 
   /** Reports decisions about the artefacts of this pass. */
   decided({ decisions }: Plan, lookedAt: (artefact: ResolvedArtefact) => boolean): void {
-    const { log, dryRun, clock, isByHand = false } = this.#options;
+    const { resolved, log, dryRun, clock, isByHand = false } = this.#options;
     for (const decision of decisions) {
       const entry = this.#entries.get(decision.artefact);
       if (entry === undefined || !lookedAt(entry.artefact)) continue;
-      const { artefact, logged } = entry;
+      const { artefact, logged, outcome = '' } = entry;
       entry.decision = decision;
+      this.#metrics.decided(artefact.name, { ...decision, outcome });
       if (logged?.action === decision.action && logged.reason === decision.reason) continue;
       entry.logged = decision;
       const { action, reason, message } = decision;
@@ -115,11 +121,13 @@ export class Journal {
       } else if (action === 'keep') {
         if (this.#failures.ended(artefact.name) || logged?.action === 'blocked') log.info('rotation.resolved', fields);
         else if (isByHand && leavingReasons.includes(reason)) this.#warnOfOne(entry, decision);
-        else log.debug('rotation.decided', fields);
+        else log[reason === 'NodesLag' ? 'info' : 'debug']('rotation.decided', fields);
       } else if (reason === 'ClockImplausible' || reason === 'ClockJumped') {
         log.warn('clock.implausible', fields);
       } else if (reason !== 'Unavailable' || this.firstAnswerAt !== undefined) {
         log.warn('rotation.blocked', fields); // before the API has answered, api.waiting reports it for all
+        if (isInput(artefact.name, resolved.artefacts))
+          this.#record(artefact, { type: 'Warning', note: message, reason: 'CertificateUpdateFailed' });
       }
     }
     // Problems found by the first pass after the API's first answer have lasted since that answer.
@@ -133,7 +141,7 @@ export class Journal {
 
   #record({ location }: ResolvedArtefact, { type, reason, note }: Note): void {
     const { events, dryRun } = this.#options;
-    if (events === undefined || dryRun || reason === undefined || isFile(location)) return;
+    if (events === undefined || dryRun || reason === undefined || !isObject(location)) return;
     const regarding = { kind: apiKinds[location.kind], namespace: location.namespace, name: location.name };
     events.record({ type, reason, regarding, note: `${locationText(location)}: ${note}` });
   }
@@ -144,6 +152,7 @@ export class Journal {
     const entry = this.#entries.get(artefact.name) ?? { artefact, writes: 0 };
     entry.outcome = outcome;
     entry.err = err?.message;
+    this.#metrics.decided(artefact.name, { ...decision, outcome });
     const fields: LogFields = { ...fieldsOf(artefact), reason: decision.reason };
     if (outcome !== 'skipped') this.#metrics.wrote(mode, outcome);
     switch (outcome) {
@@ -199,7 +208,9 @@ export class Journal {
     const { since } = this.#recovery;
     const count = this.writes - this.#recovery.writes;
     this.#recovery = undefined;
-    log.info('recovery.finished', { count, duration: clock.now().getTime() - since.getTime() });
+    const duration = clock.now().getTime() - since.getTime();
+    log.info('recovery.finished', { count, duration });
+    this.#metrics.recovered(count, duration);
   }
 
   /**
@@ -211,8 +222,7 @@ export class Journal {
     for (const entry of this.#entries.values()) {
       const { artefact, decision } = entry;
       const isCa = decision?.reason === 'SignerEnding' && artefact.kind === 'signer';
-      if (decision?.reason === 'WarnOnly' || decision?.reason === 'ClockUnconfirmed' || isCa)
-        this.#warnOfOne(entry, decision);
+      if (decision !== undefined && (isCa || saidDaily.includes(decision.reason))) this.#warnOfOne(entry, decision);
     }
   }
 
@@ -233,7 +243,8 @@ export class Journal {
     return seen.length === 0 ? undefined : summaryOf(seen, 'artefacts are good');
   }
 
-  measured(facts: Facts): void {
+  measured(facts: Facts, isClockConfirmed: boolean): void {
+    this.#metrics.set('kube_cert_recovery_clock_confirmed', Number(isClockConfirmed));
     for (const entry of this.#entries.values()) {
       const { artefact } = entry;
       const { name, location } = artefact;
@@ -243,15 +254,16 @@ export class Journal {
       const [first, ...rest] = isPair(artefact) ? certificates.slice(0, 1) : certificates;
       const dates = first && rest.reduce((soonest, each) => (each.notAfter < soonest.notAfter ? each : soonest), first);
       if (dates !== undefined && isPair(artefact)) entry.notAfter = dates.notAfter;
-      this.#metrics.certificate({ artefact: name, location: locationText(location) }, dates);
+      this.#metrics.certificate(name, placeLabels(location), dates);
     }
   }
 
   report(converged: boolean, gaveUp?: string): RegenReport {
-    const artefacts = [...this.#entries].flatMap(([artefact, { decision, outcome, err, writes }]) => {
+    const artefacts = [...this.#entries].flatMap(([artefact, { decision, outcome, err, notAfter, writes }]) => {
       if (decision === undefined) return [];
-      const { action, reason, message, byHand, obtains } = decision;
-      return [{ artefact, action, reason, message, byHand, ...(obtains && { obtains }), outcome, err, writes }];
+      const { action, reason, message, byHand, obtains, renewsAt } = decision;
+      const told = { artefact, action, reason, message, byHand, ...(obtains && { obtains }), renewsAt };
+      return [{ ...told, outcome, err, notAfter, writes }];
     });
     return { converged, gaveUp, artefacts, writes: this.writes, summaryLoggedAt: this.#summary.loggedAt };
   }
@@ -278,8 +290,3 @@ const renewals: Readonly<Record<ResolvedArtefact['kind'], readonly [LogEvent, Ev
   external: ['authority.updated'],
   opaque: ['target.regenerated'],
 };
-
-function fieldsOf({ name, location }: ResolvedArtefact): LogFields {
-  if (isFile(location)) return { artefact: name, path: pathOf(location) };
-  return { artefact: name, namespace: location.namespace, [location.kind]: location.name };
-}

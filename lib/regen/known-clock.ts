@@ -1,6 +1,7 @@
 // Knowledge of this process about its machine's clock, from pass to pass: the machine's own facts, whether it was set
 // while we ran, which certificates we have dated by it while nothing confirmed it, and, when something is to be signed
 // and nothing confirms the clock, the clocks of other machines.
+import { isRecent } from '../clock.ts';
 import type { Running } from '../log.ts';
 import { type ClockFacts, isConfirmed, type OtherClock } from '../plan/clock-rules.ts';
 import type { StepResult } from './execute.ts';
@@ -19,10 +20,14 @@ export interface ClockSources extends Running {
   readonly otherClocks?: ((signal: AbortSignal) => Promise<readonly OtherClock[]>) | undefined;
 }
 
+/** Passes of a recovery follow each other at once: a process started for each would say the same. */
+const askAgainMs = 1000;
+
 export function knownClock({ clock, clockFacts, otherClocks, log, signal }: ClockSources) {
   let watch: ClockWatch | undefined;
   const made = new Set<string>();
   let latest: ClockFacts | undefined;
+  let deniedAt: Date | undefined;
 
   const factsOf = async (thorough: boolean): Promise<ClockFacts> => {
     const said = await clockFacts(thorough);
@@ -39,7 +44,9 @@ export function knownClock({ clock, clockFacts, otherClocks, log, signal }: Cloc
     observe: () => factsOf(false),
     /** Queries all other sources, other machines only where the API answers. May take some seconds. */
     async ask({ apiAnswers }: { readonly apiAnswers: boolean }): Promise<ClockFacts> {
-      const facts = await factsOf(true);
+      const isDenied = isRecent(deniedAt, askAgainMs, clock.now());
+      const facts = await factsOf(!isDenied);
+      if (!isDenied) deniedAt = facts.synchronised ? undefined : clock.now();
       if (facts.synchronised || !apiAnswers || otherClocks === undefined) return facts;
       const others = await otherClocks(signal);
       latest = { ...(await factsOf(false)), others };

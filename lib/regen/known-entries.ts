@@ -3,7 +3,8 @@
 // reported by name, and the other entries are not concerned.
 import { bounds } from '../bounds.ts';
 import { RecoveryError } from '../errors.ts';
-import { artefactContent, caBundleKey, certificateKey, keysOf, privateKeyKey } from '../inventory/content.ts';
+import { artefactContent, keysOf, standardKeys } from '../inventory/content.ts';
+import { contentIn } from '../inventory/location-kinds.ts';
 import type { Location, Resolved } from '../inventory/model.ts';
 import { isFile } from '../inventory/places.ts';
 import { type Found, locationText, type Store } from '../store/store.ts';
@@ -13,9 +14,10 @@ const mostBytes = bounds.entry.most.bytes;
 
 /** The store, with reads reduced to entries that the inventory knows. */
 export function withKnownEntries(store: Store, { artefacts }: Resolved): Store {
-  const standard = [certificateKey, privateKeyKey, caBundleKey];
+  // Each entry of bundles by name is one.
+  const keyed = artefacts.filter(({ location }) => contentIn(location) !== 'bundles');
   const known = new Map<Location, ReadonlySet<string>>(
-    artefacts.map((one) => [one.location, new Set([...standard, ...keysOf(artefactContent(one, artefacts))])]),
+    keyed.map((one) => [one.location, new Set([...standardKeys, ...keysOf(artefactContent(one, artefacts))])]),
   );
   return {
     read: async (location, signal) => {

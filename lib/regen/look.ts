@@ -8,10 +8,12 @@ import { type NamesInApi, withNames } from '../inventory/names-in-api.ts';
 import type { KeyAlgorithm, PrivateKey } from '../pki/key.ts';
 import type { KeyPool } from '../pki/key-pool.ts';
 import { gather, type Gathered } from '../plan/gather.ts';
+import { answersOf, ask, type HeardFacts } from '../plan/gather-asked.ts';
+import type { AskNodes } from '../plan/gather-nodes.ts';
 import { type Sources, understandOffers } from '../plan/gather-offers.ts';
 import type { Facts } from '../plan/facts.ts';
 import { type Plan, plan as makePlan } from '../plan/plan.ts';
-import type { ClockFacts } from '../plan/clock-rules.ts';
+import { type ClockFacts, isConfirmed } from '../plan/clock-rules.ts';
 import type { Decision, RenewalPolicy } from '../plan/decision.ts';
 import type { Reason } from '../plan/reasons.ts';
 import { stillSettling } from '../plan/settling.ts';
@@ -32,6 +34,8 @@ export interface LookOptions extends ClockSources {
   /** Names known to the API only, read at each pass; needed where the inventory refers to them. */
   readonly namesInApi?: ((signal: AbortSignal) => Promise<NamesInApi>) | undefined;
   readonly policy: RenewalPolicy;
+  /** Asked once in a pass at most, where a new CA waits for nodes. */
+  readonly askNodes?: AskNodes | undefined;
   /**
    * Places that provide artefacts which cannot be made here, with their answers. They are fetched from between two
    * runs.
@@ -74,6 +78,7 @@ interface Seen {
   /** Number of objects that provide names, and could not be read. */
   readonly unread: number;
   readonly plan: Plan;
+  readonly isClockConfirmed: boolean;
   /** The plan under another policy. */
   readonly replan: (policy: RenewalPolicy) => Plan;
   readonly now: Date;
@@ -92,7 +97,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
   const known = knownClock(options);
   const isFilesAlone = options.resolved.artefacts.every(({ location }) => isFile(location));
 
-  const see = async (only: Only, asked?: ClockFacts): Promise<Seen> => {
+  const see = async (only: Only, heard: HeardFacts, asked?: ClockFacts): Promise<Seen> => {
     const trust = asked ?? (await known.observe());
     const asks = options.resolved.artefacts.some(
       (one) => one.kind === 'target' && one.asks !== undefined && only(one.location),
@@ -106,7 +111,7 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     const sight = { resolved, gathered, unread: names?.unread ?? 0 };
     if (signal.aborted) {
       const plan = { decisions: [], recheckAt: clock.now() };
-      return { ...sight, plan, replan: () => plan, now: clock.now() };
+      return { ...sight, isClockConfirmed: false, plan, replan: () => plan, now: clock.now() };
     }
     previous = gathered.facts;
     const now = gathered.readAt;
@@ -114,17 +119,25 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
     foundExpiredAt = foundExpiredAt && notLater(foundExpiredAt, now);
     const unattended = isUnattended(foundExpiredAt, now);
     const offers = understandOffers(options.sources, { ...gathered, resolved });
-    const planBy = (by: ClockFacts, kept = policy): Plan =>
-      makePlan({ resolved, facts, policy: kept, clock: by, now, unattended, offers, settlingSince: settling });
+    const given = { resolved, facts, now, unattended, offers, settlingSince: settling, ...answersOf(heard, options) };
+    const planBy = (by: ClockFacts, kept = policy): Plan => makePlan({ ...given, policy: kept, clock: by });
     const planned = planBy(trust);
+    // The answer of a thousand nodes takes a while.
+    if (await ask(planned, heard, { ...options, resolved })) return see(only, heard, asked);
     const apiAnswers = hasAnswered({ resolved, gathered }, only);
     const canHear = apiAnswers && options.otherClocks !== undefined;
-    if (asked !== undefined || trust.synchronised || !matters(planned, canHear))
-      return { ...sight, plan: planned, replan: (kept) => planBy(trust, kept), now };
-    const heard = await known.ask({ apiAnswers: apiAnswers || (isFilesAlone && isOnlyDue(planned)) });
+    const seenBy = (by: ClockFacts, plan: Plan): Seen => ({
+      ...sight,
+      plan,
+      isClockConfirmed: isConfirmed(by, now),
+      replan: (kept) => planBy(by, kept),
+      now,
+    });
+    if (asked !== undefined || trust.synchronised || !matters(planned, canHear)) return seenBy(trust, planned);
+    const told = await known.ask({ apiAnswers: apiAnswers || (isFilesAlone && isOnlyDue(planned)) });
     // Other writers have had time to write since the read: it is too old.
     const isOld = Math.abs(clock.now().getTime() - now.getTime()) > oldMs;
-    return isOld ? see(only, heard) : { ...sight, plan: planBy(heard), replan: (kept) => planBy(heard, kept), now };
+    return isOld ? see(only, heard, told) : seenBy(told, planBy(told));
   };
   /** Valid certificates are renewed by the holder of the Lease alone; the Lease is requested once in a pass. */
   const withLease = () => {
@@ -139,18 +152,19 @@ export function createLook(options: LookOptions & { readonly journal: Journal })
 
   return async (only) => {
     const leased = withLease();
-    let seen = await leased(await see(only));
+    const heard = {};
+    let seen = await leased(await see(only, heard));
     const guard: Guard = signal.aborted ? {} : await guardDisk(seen.plan, options);
     try {
       // Read again under the lock: the previous holder may have written.
-      if (guard.lock !== undefined) seen = await leased(await see(only));
-      const { resolved, gathered, unread, plan, now } = seen;
+      if (guard.lock !== undefined) seen = await leased(await see(only, heard));
+      const { resolved, gathered, unread, plan, now, isClockConfirmed } = seen;
       const external = externalContents(resolved, gathered.found, only);
       if (signal.aborted)
         return { unavailable: gathered.failures, external, outcome: outcomeOf({ ...seen, steps: [], decisions: [] }) };
       if (hasFoundExpired(seen)) foundExpiredAt = now;
       for (const [name, err] of [...gathered.faults, ...(plan.faults ?? [])]) journal.faulted(name, err);
-      journal.measured(gathered.facts);
+      journal.measured(gathered.facts, isClockConfirmed);
       journal.decided(plan, ({ location }) => only(location));
       const onStep = journal.stepped.bind(journal);
       const { sources } = options;
@@ -194,15 +208,18 @@ const isInDoubt: ReadonlySet<Reason> = new Set<Reason>(['ClockImplausible', 'Clo
 const isOnlyDue = ({ decisions }: Plan): boolean =>
   decisions.some(({ reason }) => reason === 'ClockUnconfirmed') && decisions.every(({ action }) => action !== 'renew');
 
-/** Whether the plan renews files of this host that are still valid. */
-function renewsAhead({ resolved, plan }: Seen): boolean {
-  const ahead = new Set(
+/** Whether the plan renews an artefact that lies there, for this reason. */
+function renews({ resolved, plan }: Seen, wanted: Reason, isThere: Only): boolean {
+  const names = new Set(
     plan.decisions.flatMap(({ action, reason, artefact }) =>
-      action === 'renew' && reason === 'RefreshDue' ? [artefact] : [],
+      action === 'renew' && reason === wanted ? [artefact] : [],
     ),
   );
-  return resolved.artefacts.some(({ name, location }) => ahead.has(name) && isFile(location));
+  return resolved.artefacts.some(({ name, location }) => names.has(name) && isThere(location));
 }
+
+/** Whether the plan renews files of this host that are still valid. */
+const renewsAhead = (seen: Seen): boolean => renews(seen, 'RefreshDue', isFile);
 
 function hasAnswered({ resolved, gathered }: Pick<Seen, 'resolved' | 'gathered'>, only: Only): boolean {
   return resolved.artefacts.some(
@@ -220,14 +237,7 @@ const isUnattended = (foundExpiredAt: Date | undefined, now: Date): boolean =>
  * Whether an object in the API was found expired: its own controller would have renewed it before notAfter, so its
  * grace is over, too.
  */
-function hasFoundExpired({ resolved, plan }: Seen): boolean {
-  const ended = new Set(
-    plan.decisions.flatMap(({ action, reason, artefact }) =>
-      action === 'renew' && reason === 'Expired' ? [artefact] : [],
-    ),
-  );
-  return resolved.artefacts.some(({ name, location }) => ended.has(name) && !isFile(location));
-}
+const hasFoundExpired = (seen: Seen): boolean => renews(seen, 'Expired', (location) => !isFile(location));
 
 /** Decisions of a dry run that count for the recheck: a real run would have carried out all renewals by now. */
 const isLeft = ({ action }: Decision): boolean => action !== 'renew';
@@ -267,12 +277,12 @@ interface Guard {
  * Guards file writes: takes the lock, where it is not held for the whole run, and checks for writers that take none.
  */
 async function guardDisk({ decisions }: Plan, options: LookOptions): Promise<Guard> {
-  const { resolved, once, dryRun, lockDisk, refuseBesideOthers } = options;
+  const { resolved, dryRun, lockDisk, refuseBesideOthers } = options;
   const renewed = new Set(decisions.flatMap(({ action, artefact }) => (action === 'renew' ? [artefact] : [])));
   if (dryRun || !resolved.artefacts.some(({ name, location }) => renewed.has(name) && isFile(location))) return {};
   try {
     refuseBesideOthers?.();
-    return { lock: once ? undefined : await lockDisk?.() };
+    return { lock: options.lock === undefined ? await lockDisk?.() : undefined };
   } catch (err) {
     if (isCode(err, 'AlreadyRunning', 'WriteFailed')) return { refused: err };
     throw err;

@@ -21,6 +21,8 @@ export interface RegenOptions extends LookOptions, JournalOptions {
   /** Which artefacts this run covers. `disk`: before there is an API server, on the host. Default: all. */
   readonly locations?: 'all' | 'disk' | 'api';
   readonly health?: Health;
+  /** Time for which a single run waits for an API server. Default: as long as one may take to start. */
+  readonly apiPatienceMs?: number;
   /**
    * Called once when the API answers for the first time, for work that waits for it. `wasAway`: it did not answer
    * before, since this process began. Must not throw.
@@ -39,7 +41,8 @@ export async function runRegen(options: RegenOptions): Promise<RegenReport> {
   const { artefacts } = options.resolved;
   const disk = locations === 'api' ? [] : artefacts.filter(({ location }) => isFile(location));
   const api = locations === 'disk' ? [] : artefacts.filter(({ location }) => !isFile(location));
-  const lock = disk.length > 0 && !dryRun && once ? await lockDisk?.() : undefined;
+  // While an API server may keep a run waiting, only a pass that writes files holds the lock (look.ts).
+  const lock = disk.length > 0 && api.length === 0 && !dryRun && once ? await lockDisk?.() : undefined;
   try {
     return await loop({ ...options, lock }, disk, api);
   } finally {
@@ -53,7 +56,7 @@ async function loop(
   disk: readonly ResolvedArtefact[],
   api: readonly ResolvedArtefact[],
 ): Promise<RegenReport> {
-  const { signal, clock, once, keyPool, log } = options;
+  const { signal, clock, once, keyPool, log, apiPatienceMs = patienceMs } = options;
   const journal = new Journal(options);
   const look = createLook({ ...options, journal });
   const pulse = watchPulse(options);
@@ -75,7 +78,8 @@ async function loop(
       const answered = await untilAnswered({ ...options, ...asked, journal });
       if (!answered) {
         if (disk.length > 0) await look(filesOnly);
-        if (once && !signal.aborted && isOver(awaySince, clock.now())) return journal.report(false, noAnswer);
+        if (once && !signal.aborted && isOver(awaySince, clock.now(), apiPatienceMs))
+          return journal.report(false, noAnswer(apiPatienceMs));
         continue;
       }
     }
@@ -86,7 +90,7 @@ async function loop(
       awaySince ??= clock.now();
       const failure = unavailable.get(api[0]?.name ?? '');
       if (failure !== undefined) pulse.away(failure);
-      if (once && isOver(awaySince, clock.now())) return journal.report(false, noAnswer);
+      if (once && isOver(awaySince, clock.now(), apiPatienceMs)) return journal.report(false, noAnswer(apiPatienceMs));
       await clock.sleep(apiPollDelay(0), signal);
       continue;
     }
@@ -97,7 +101,8 @@ async function loop(
       keyPool.drop();
       journal.settled();
     }
-    pulse.looked(outcome);
+    const isGood = pulse.looked(outcome);
+    options.metrics?.looked(isGood);
     // Artefacts alone: names known to the API only have no location, and are read by passes.
     const unread = api.flatMap(({ name, location }) => (unavailable.has(name) ? [location] : []));
     const polled = unread.length > 0 && unread.length === outcome.unavailable;
@@ -107,7 +112,7 @@ async function loop(
       now,
       once,
       polled,
-      patienceMs: api.length > 0 ? patienceMs : filesPatienceMs,
+      patienceMs: api.length > 0 ? apiPatienceMs : filesPatienceMs,
       settlesMs: longestSettleMs(options.policy),
     });
     if (step.kind === 'done') return journal.report(step.converged, step.converged ? undefined : remains(outcome));
@@ -141,7 +146,7 @@ function makeKeysAhead({ keyPool, log }: RegenOptions, api: readonly ResolvedArt
   void keyPool.fill(count).catch(failed);
 }
 
-const noAnswer = `the API server has not answered for ${patienceMs / 1000} s`;
+const noAnswer = (forMs: number): string => `the API server has not answered for ${forMs / 1000} s`;
 
 function remains({ unavailable, failed, conflicts, settling, blocked }: PassOutcome): string {
   const changed = conflicts + settling;
@@ -170,10 +175,12 @@ function watchPulse({ health, clock }: RegenOptions) {
     away: ({ message }: RecoveryError): void => {
       health?.set('regen', { ok: false, message });
     },
-    looked(outcome: PassOutcome): void {
+    /** Whether nothing is left to do. */
+    looked(outcome: PassOutcome): boolean {
       const { unavailable, failed, conflicts, blocked } = outcome;
       const ok = unavailable + failed + conflicts + blocked === 0;
       health?.set('regen', ok ? { ok } : { ok, message: remains(outcome) });
+      return ok;
     },
   };
 }

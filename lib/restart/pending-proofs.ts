@@ -35,7 +35,7 @@ interface NotProven extends WantedProof {
 
 /** Proofs that failed; empty when all works. Never rejects. */
 export async function proveUse(wanted: readonly WantedProof[], options: ProvingOptions): Promise<readonly NotProven[]> {
-  const { components, clock, log } = options;
+  const { components, clock, log, signal } = options;
   const began = clock.now();
   const results = wanted.map(async (one): Promise<readonly NotProven[]> => {
     const { name, patienceMs = defaultPatienceMs } = one;
@@ -53,7 +53,7 @@ export async function proveUse(wanted: readonly WantedProof[], options: ProvingO
       log.info('proof.succeeded', fields);
       return [];
     }
-    log.warn('proof.missing', fields);
+    if (!signal.aborted) log.warn('proof.missing', fields); // cut short, it says nothing about the component
     return [{ ...one, message: `${name}: ${result.message}` }];
   });
   return (await Promise.all(results)).flat();
@@ -91,18 +91,16 @@ export async function proveAll(
   const again = others
     .filter((one) => isDue(one, now) && isKnown(one.name))
     .map(({ name, since }): WantedProof => ({ name, since, patienceMs: laterPatienceMs }));
-  const noted = ({ name, since }: WantedProof, message: string): PendingProof => {
-    const attempts = (before.find((one) => one.name === name)?.attempts ?? 0) + 1;
-    return { name, since, message, askedAt: now, attempts };
+  const unasked = ({ name, since }: WantedProof): PendingProof => {
+    const { askedAt = now, attempts = 0 } = before.find((one) => one.name === name) ?? {};
+    return { name, since, message: `${name}: its use has not been proven yet`, askedAt, attempts };
   };
+  const asked = (one: PendingProof): PendingProof => ({ ...one, askedAt: now, attempts: one.attempts + 1 });
   const wanted = [...fresh, ...again];
   // Noted before the proof: a pass that is terminated during it has proven nothing.
-  await savePending(
-    [...later, ...wanted.map((one) => noted(one, `${one.name}: its use has not been proven yet`))],
-    notes,
-  );
-  const failed = await proveUse(wanted, proving);
-  const pending = [...later, ...failed.map((one) => noted(one, one.message))];
+  await savePending([...later, ...wanted.map((one) => asked(unasked(one)))], notes);
+  const failed = (await proveUse(wanted, proving)).map((one) => ({ ...unasked(one), message: one.message }));
+  const pending = [...later, ...(proving.signal.aborted ? failed.map(unasked) : failed.map(asked))];
   await savePending(pending, notes);
   return pending.map(({ message }) => message);
 }

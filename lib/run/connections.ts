@@ -13,8 +13,9 @@ import type { Connect } from '../origin/obtaining.ts';
 import { createApiStore } from '../store/api-store.ts';
 import { locationText, type Store, createStore } from '../store/store.ts';
 import { type Clock, systemClock } from '../clock.ts';
-import { createLog, type Log } from '../log.ts';
+import type { Log } from '../log.ts';
 import { version } from '../program.ts';
+import { type LogPlace, processLog } from './process-log.ts';
 import { waitAtMost } from '../retry.ts';
 
 export interface Connecting {
@@ -61,18 +62,16 @@ export const connectorOf =
     connect(kubeconfig, { ...connecting, ...as, config: { once: true, tlsServerNameOverride } });
 
 /** The process of a command. */
-interface CommandProcess {
-  readonly stderr: { write(text: string): unknown };
+interface CommandProcess extends LogPlace {
   readonly signal: AbortSignal;
 }
 
 /** The connections of a command, which logs to standard error. */
 export function connectingOf(
   config: Pick<ToolConfig, 'log' | 'tlsServerNameOverride'>,
-  { stderr, signal }: CommandProcess,
+  place: CommandProcess,
 ): Connecting {
-  const log = createLog({ ...config.log, write: (entry) => void stderr.write(entry) });
-  return { config, clock: systemClock, log, signal };
+  return { config, clock: systemClock, log: processLog(place, config.log), signal: place.signal };
 }
 
 /** Closes the connection when the work is done. */

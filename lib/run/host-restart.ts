@@ -61,6 +61,7 @@ export function createHostRestarts(
   const lease = createRenewalLease(mode, identity, { store: disk, runtime, state });
   const observe = (): ReturnType<typeof lookForFormer> => lookForFormer({ components, resolved, state, clock }, 'keep');
   const proving = provingOptions(disk, components, runtime);
+  const untilNews = runtime.news ? AbortSignal.any([signal, runtime.news]) : signal;
   return {
     store: createMarkingStore(disk, components, markers),
     renewalLease: mode.policy.ahead === undefined ? undefined : lease,
@@ -91,7 +92,7 @@ export function createHostRestarts(
       // A component that could not be restarted must not wait for a proof once a minute.
       const isIdle = failures.length === outcomes.length && writes === 0;
       const fresh = isIdle ? [] : wantedOf(outcomes, clock.now());
-      return [...failures, ...(await proveAll(fresh, notes, proving))];
+      return [...failures, ...(await proveAll(fresh, notes, { ...proving, signal: untilNews }))];
     },
     async returnLease(unproven, { artefacts }) {
       // A certificate that cannot be renewed here is no fault of this renewal.

@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import type { SyncerConfig } from '../config/mode-settings.ts';
 import type { RestartRequest } from '../fileobserver/react.ts';
-import { componentsIn } from '../inventory/resolve.ts';
+import { componentsIn } from '../inventory/component-view.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { MachineLease } from '../restart/machine-lease.ts';
 import { PodRestarter } from '../restart/pod-restarts.ts';

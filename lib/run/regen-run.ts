@@ -9,12 +9,14 @@ import type { Resolved } from '../inventory/model.ts';
 import { fileDirectories, isObtained } from '../inventory/places.ts';
 import { createKeyPool } from '../pki/key-pool.ts';
 import type { Obtaining } from '../origin/obtaining.ts';
+import { askingNodes } from '../plan/gather-nodes.ts';
 import type { Sources } from '../plan/gather-offers.ts';
 import type { RegenReport } from '../regen/journal.ts';
 import type { Boot } from '../regen/judge-lease.ts';
 import { createOtherClocks } from '../regen/other-clocks.ts';
 import { runRegen } from '../regen/run.ts';
 import { releaseStaleLeases } from '../regen/stale-leases.ts';
+import type { UnmetCondition } from '../regen/unmet.ts';
 import type { RestartOutcome } from '../restart/host-restarts.ts';
 import type { Store } from '../store/store.ts';
 import { defaultKeyAlgorithm } from '../well-known.ts';
@@ -49,6 +51,8 @@ export interface RegenRun {
   outcomes: readonly RestartOutcome[];
   /** A message for each failed restart, and for each file whose use is not proven. */
   unproven: readonly string[];
+  /** Conditions that a run of preset node-ca after this one has left unmet. */
+  followed: readonly UnmetCondition[];
   /** The release of stale leader Leases, for which the end of the run waits. */
   released: Promise<unknown>;
 }
@@ -63,7 +67,8 @@ export function restartsOf(run: RegenRun): HostRestarts {
 }
 
 /** Whether all certificates here are obtained from the cluster: there is no key of a CA, and only a kubelet. */
-export const isWithoutKey = ({ resolved }: Pick<RegenRun, 'resolved'>): boolean => resolved.artefacts.every(isObtained);
+export const isWithoutKey = ({ mode, resolved }: Pick<RegenRun, 'mode' | 'resolved'>): boolean =>
+  mode.obtaining !== undefined || resolved.artefacts.every(isObtained);
 
 const usualWaitMs = 40_000;
 const usualTokenFile = workerTokenFile(hostLayout(defaultDirectory));
@@ -108,6 +113,7 @@ export function repair(run: RegenRun, summaryLoggedAt: Date | undefined): Promis
     store: storeOf(connection, restarts.store),
     renewalLease: restarts.renewalLease,
     namesInApi: namesInApi(resolved, connection),
+    askNodes: connection && askingNodes({ ...here, connection }, mode.policy),
     clockFacts: clockFactsFor(mode, runtime.builtAt),
     otherClocks: connection ? createOtherClocks({ ...here, connection, leases }) : clocksAskedAs(asHost, here),
     keyPool: createKeyPool({
@@ -118,7 +124,8 @@ export function repair(run: RegenRun, summaryLoggedAt: Date | undefined): Promis
     summaryLoggedAt,
     isByHand: isByHand(run),
     onFirstAnswer({ wasAway }) {
-      if (connection === undefined || runtime.dryRun) return;
+      // A repeated run does that as a host (regen-steps.ts), once for each boot.
+      if (connection === undefined || runtime.dryRun || runtime.isRepeated === true) return;
       run.released = releaseStaleLeases({ ...here, connection, leases, boot, mayHaveRenewed: !wasAway });
     },
     lockDisk: () => lockHost({ ...here, lockDir, directories }),
@@ -134,8 +141,7 @@ export async function repairFetched(run: RegenRun): Promise<RegenReport> {
   const { report: before } = run;
   try {
     const after = await repair(run, before.summaryLoggedAt);
-    // Files written by either pass are restarted for and proven.
-    return { ...after, writes: before.writes + after.writes };
+    return reportOfBoth(before, after);
   } catch (err) {
     if (!isCode(err, 'AlreadyRunning')) throw err;
     const { message } = err;
@@ -145,4 +151,11 @@ export async function repairFetched(run: RegenRun): Promise<RegenReport> {
     );
     return { ...before, artefacts: left };
   }
+}
+
+/** Report of two passes: files written by either one are restarted for, proven and told. Pure. */
+export function reportOfBoth(before: RegenReport, after: RegenReport): RegenReport {
+  const had = new Map(before.artefacts.map(({ artefact, writes }) => [artefact, writes]));
+  const artefacts = after.artefacts.map((one) => ({ ...one, writes: one.writes + (had.get(one.artefact) ?? 0) }));
+  return { ...after, artefacts, writes: before.writes + after.writes };
 }

@@ -1,5 +1,6 @@
-// The steps of a run of regen. A daemon stays in the repair until it is stopped; a single run takes all steps. Modules
-// not loaded at the start are loaded by the step that needs them: a kubelet may wait for this run.
+// The steps of a run of regen. A daemon stays in the repair until it is stopped; a single run takes all steps, and a
+// daemon that restarts makes single runs again and again. Modules not loaded at the start are loaded by the step that
+// needs them: a kubelet may wait for this run.
 import { steadyMs } from '../clock.ts';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { addressGone, addressesNow } from '../host/own-address.ts';
@@ -14,15 +15,20 @@ import { createDiskStore } from '../store/disk-store.ts';
 import { askLife, withLifeOfCluster } from './cluster-life.ts';
 import { hostIdentity, leaderLeases } from './host-identity.ts';
 import { isByHand, isWithoutKey, obtainingOf, type RegenRun, repair, repairFetched, restartsOf } from './regen-run.ts';
+import { afterBootMs, leasesMs, optional, sharedMs } from './run-limits.ts';
 import { type Connected, type Runtime, storeReports } from './runtime.ts';
 import { type Step, takeSteps } from './steps.ts';
 
 const isSingle = ({ runtime: { once, dryRun } }: RegenRun): boolean => once && !dryRun;
 /** No kubelet waits for a run that restarts. */
 const restarts = (run: RegenRun): boolean => (run.mode.restart || isWithoutKey(run)) && !run.runtime.dryRun;
+/** A run that does not restart leaves reports to the next one, and notes its renewals. */
+const reportsRenewals = ({ mode, report }: RegenRun): boolean => mode.restart || report.writes > 0;
 const isLast = (run: RegenRun): boolean => isSingle(run) && run.mode.restart;
 /** Runs of units log once a day and boot the state of all artefacts. */
 const keepsNote = (run: RegenRun): boolean => isSingle(run) && !isByHand(run);
+/** Each inventory of a machine has a summary of its own. */
+const summaryNote = ({ resolved }: RegenRun): string => `summary-${resolved.name}`;
 const hasLogged = ({ report, summaryNotedAt }: RegenRun): boolean => report.summaryLoggedAt !== summaryNotedAt;
 /** Entries whose content is still to be obtained: first the CAs, without which no API server can be verified. */
 function wanted({ report, obtained, resolved }: RegenRun): RegenReport['artefacts'] {
@@ -33,10 +39,11 @@ function wanted({ report, obtained, resolved }: RegenRun): RegenReport['artefact
   return authorities.length > 0 ? authorities : left;
 }
 
-/** A step that reads an API server and that no repair needs. */
-const optional = { limitMs: 180_000, onFailure: 'report' } as const;
+/** Whether files of this run follow objects in the API. */
+const followsBundles = ({ resolved }: RegenRun): boolean =>
+  resolved.artefacts.some((one) => one.kind === 'external' && one.inputs !== undefined);
 
-const regenSteps: readonly Step<RegenRun>[] = [
+export const regenSteps: readonly Step<RegenRun>[] = [
   {
     name: 'life of certificates',
     onFailure: 'stop',
@@ -49,7 +56,7 @@ const regenSteps: readonly Step<RegenRun>[] = [
     onFailure: 'stop',
     async run(run) {
       const { mode } = run;
-      if (keepsNote(run)) run.summaryNotedAt = (await new RunState(mode.lockDir).getText('summary'))?.at;
+      if (keepsNote(run)) run.summaryNotedAt = (await new RunState(mode.lockDir).getText(summaryNote(run)))?.at;
       if (run.runtime.once || run.runtime.dryRun) run.sources = await sourcesOf(obtainingOf(run));
     },
   },
@@ -87,8 +94,9 @@ const regenSteps: readonly Step<RegenRun>[] = [
     name: 'note of the summary',
     when: (run) => keepsNote(run) && hasLogged(run),
     onFailure: 'stop',
-    async run({ mode, report: { summaryLoggedAt: at } }) {
-      if (at !== undefined) await new RunState(mode.lockDir).keep('summary', 'logged', at);
+    async run(run) {
+      const { summaryLoggedAt: at } = run.report;
+      if (at !== undefined) await new RunState(run.mode.lockDir).keep(summaryNote(run), 'logged', at);
     },
   },
   {
@@ -177,6 +185,56 @@ const regenSteps: readonly Step<RegenRun>[] = [
     },
   },
   {
+    name: 'report of CA bundles',
+    when: (run) => isLast(run) && followsBundles(run),
+    ...optional,
+    async run({ mode, disk, runtime, resolved }, signal) {
+      const { reportBundles } = await import('./report-bundles.ts');
+      await reportBundles(mode, disk, { ...runtime, resolved, signal });
+    },
+  },
+  {
+    name: 'CA bundles of the cluster',
+    // A component that waits for the repair of one file must not be restarted for another one.
+    when: (run) => isLast(run) && !followsBundles(run) && run.outcomes.every(({ failure }) => failure === undefined),
+    ...optional,
+    limitMs: 90_000, // it proves restarts
+    async run(run, signal) {
+      const { followBundles } = await import('./follow-bundles.ts');
+      const unmet = await followBundles(run.mode, { ...run.runtime, signal }, takeRun);
+      // A proof that is still pending is reported by both runs.
+      run.followed = unmet.filter(({ message }) => !run.unproven.includes(message));
+    },
+  },
+  {
+    name: 'command after renewals',
+    when: (run) => isSingle(run) && run.mode.onRenewed !== undefined && reportsRenewals(run),
+    onFailure: 'report',
+    limitMs: 70_000, // after the limit of the command, which reports that once an hour
+    async run(run, signal) {
+      await (await import('./on-renewed.ts')).runOnRenewed(run, isLast(run), signal);
+    },
+  },
+  {
+    name: 'Events on the Node',
+    when: (run) => isSingle(run) && reportsRenewals(run),
+    onFailure: 'report',
+    limitMs: 15_000,
+    async run(run, signal) {
+      await (await import('./node-events.ts')).recordNodeEvents(run, isLast(run), signal);
+    },
+  },
+  {
+    name: 'metrics file',
+    when: (run) => isSingle(run) && run.mode.metricsFile !== undefined,
+    onFailure: 'report',
+    limitMs: 2000,
+    afterFailure: () => true,
+    async run(run, signal) {
+      await (await import('./metrics-file.ts')).writeMetrics(run, signal);
+    },
+  },
+  {
     name: 'address of the API server',
     // Checked as often as the summary is logged.
     when: (run) => run.runtime.once && (!keepsNote(run) || hasLogged(run)),
@@ -188,14 +246,18 @@ const regenSteps: readonly Step<RegenRun>[] = [
   },
 ];
 
-/** Time for the release of stale Leases after the last step, and on a host whose API server may just be starting. */
-const [leasesMs, afterBootMs] = [15_000, 90_000];
-
-/** Returns conditions that a single run leaves unmet. Rejects with the error of a step that stops the run. */
+/** Returns conditions that a single run leaves unmet. Rejects with the error of a step that stops a single run. */
 export async function runRegenMode(
   mode: RegenConfig,
   runtime: Runtime | Connected,
 ): Promise<readonly UnmetCondition[]> {
+  if (!mode.restart || runtime.once || runtime.dryRun) return takeRun(mode, runtime);
+  const { repeatRuns } = await import('./repeated-runs.ts');
+  await repeatRuns(mode, runtime, takeRun);
+  return [];
+}
+
+async function takeRun(mode: RegenConfig, runtime: Runtime | Connected): Promise<readonly UnmetCondition[]> {
   const { clock, log, resolved, once, dryRun } = runtime;
   const { backupDir, restart } = mode;
   const disk = createDiskStore({
@@ -221,11 +283,13 @@ export async function runRegenMode(
     report: { converged: false, artefacts: [], writes: 0 },
     outcomes: [],
     unproven: [],
+    followed: [],
     released: Promise.resolve(),
   };
   try {
-    await takeSteps(regenSteps, run, runtime);
-    return once ? [...unmetConditions(run.report), ...run.unproven.map((message) => ({ message }))] : [];
+    await takeSteps(regenSteps, run, { ...runtime, sharedMs });
+    const unproven = run.unproven.map((message) => ({ message }));
+    return once ? [...unmetConditions(run.report), ...unproven, ...run.followed] : [];
   } finally {
     await waitAtMost(run.asHost === undefined ? leasesMs : afterBootMs, run.released, runtime);
   }

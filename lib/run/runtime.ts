@@ -22,7 +22,15 @@ export interface Runtime extends Pick<Config, 'once' | 'dryRun'> {
    * A unit of systemd has started this process, which logs to the journal: lasting states are not logged at each run.
    */
   readonly isOfUnit?: boolean;
+  /** One of many runs of this process (repeated-runs.ts). */
+  readonly isRepeated?: boolean;
+  /** Aborts when an input of repeated runs has changed: the next run does not wait for a proof of this one. */
+  readonly news?: AbortSignal;
+  /** Time for which a single run waits for an API server. Default: as long as one may take to start. */
+  readonly apiPatienceMs?: number;
   readonly resolved: Resolved;
+  /** What the inventory means on this machine now. Throws ConfigInvalid, InventoryInvalid. */
+  readonly resolveAgain?: (log: Log) => Promise<Resolved>;
   readonly health: Health;
   readonly metrics: Metrics;
   /** Circuit breakers of API servers, shared by the connections of all modes. */
@@ -34,7 +42,7 @@ export interface Runtime extends Pick<Config, 'once' | 'dryRun'> {
 /** A runtime with an API server. `signal` aborts when the process must stop, and when the mode has stopped. */
 export interface Connected extends Runtime {
   readonly connection: KubeConnection;
-  readonly events: EventRecorder;
+  readonly events: Pick<EventRecorder, 'record' | 'flush'>;
 }
 
 /** Logs what a store on disk could not keep. */

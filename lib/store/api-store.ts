@@ -6,6 +6,7 @@ import { getIfPresent, objectPath } from '../kube/objects.ts';
 import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
 import type { ApiLocation, Location } from '../inventory/model.ts';
 import type { ConfigMap, KubeConnection, Secret } from '../kube/kube.ts';
+import { sharingReads } from '../kube/shared-reads.ts';
 import { objectEntries } from './object-entries.ts';
 import {
   locationText,
@@ -16,8 +17,9 @@ import {
   type Seen,
   type Store,
 } from './store.ts';
-import { isFile } from '../inventory/places.ts';
-import { privateKeyKey } from '../inventory/content.ts';
+import { isObject } from '../inventory/places.ts';
+import { readField } from './object-field.ts';
+import { caBundleKey, privateKeyKey } from '../inventory/content.ts';
 import { apiKinds } from '../kube/resources.ts';
 
 type ObjectMeta = NonNullable<Secret['metadata']>;
@@ -31,7 +33,7 @@ interface ApiObject extends Omit<Secret & ConfigMap, 'metadata'> {
 }
 
 interface ApiStoreOptions {
-  readonly connection: KubeConnection;
+  readonly connection: Pick<KubeConnection, 'request'>;
   /** Named in the managedFields of every object that is written. */
   readonly fieldManager: string;
 }
@@ -52,10 +54,16 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
   /** Serialises writes that read again: other users of the objects determine their size. */
   let largeWrites: Promise<unknown> = Promise.resolve();
 
-  async function get(location: ApiLocation, signal: AbortSignal): Promise<ApiObject | undefined> {
+  const shared = sharingReads(connection);
+
+  async function get(
+    location: ApiLocation,
+    signal: AbortSignal,
+    from: Pick<KubeConnection, 'request'> = connection,
+  ): Promise<ApiObject | undefined> {
     const path = objectPath(location);
     lastRead.delete(path);
-    const object = await getIfPresent<ApiObject>({ connection, ...readLimits, signal }, path);
+    const object = await getIfPresent<ApiObject>({ connection: from, ...readLimits, signal }, path);
     if (object !== undefined && isSmall(object)) lastRead.set(path, object);
     return object;
   }
@@ -106,8 +114,9 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
 
   return {
     async read(location, signal): Promise<Found | undefined> {
+      if (location.kind === 'field') return readField(location, { connection: shared, ...readLimits, signal });
       const at = apiLocation(location);
-      const object = await get(at, signal);
+      const object = await get(at, signal, shared);
       return object === undefined ? undefined : foundIn(at, object);
     },
 
@@ -149,7 +158,7 @@ function isSmall({ data, binaryData, metadata }: ApiObject): boolean {
 }
 
 function apiLocation(location: Location): ApiLocation {
-  if (!isFile(location)) return location;
+  if (isObject(location)) return location;
   throw new RecoveryError('ReadFailed', `Cannot use ${locationText(location)}: not an object of the API`);
 }
 
@@ -185,15 +194,21 @@ export function foundIn(location: ApiLocation, object: ApiObject): Found {
   if (version === undefined || version === '') {
     throw new RecoveryError('ReadFailed', `Cannot read ${locationText(location)}: the answer has no resourceVersion`);
   }
-  const { entries, problem } = objectEntries(location.kind, object);
+  const { entries: all, problem } = objectEntries(location.kind, object);
   const { annotations, labels } = object.metadata ?? {};
   return {
     version,
-    entries,
+    entries: location.key === undefined ? all : bundleIn(all, location.key),
     problem: problem && `Cannot use ${locationText(location)}: ${problem}`,
     annotations: { ...annotations },
     labels,
   };
+}
+
+/** The bundle of one entry, under the key that bundles have in every location. */
+function bundleIn(entries: Entries, key: string): Entries {
+  const bundle = entries[key];
+  return bundle === undefined ? {} : { [caBundleKey]: bundle };
 }
 
 type Texts = Readonly<Record<string, string>>;

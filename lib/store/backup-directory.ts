@@ -9,10 +9,10 @@ import { type Disk, onPath, together, unlessAbsent } from '../disk/disk.ts';
 import { systemCode } from '../errors.ts';
 import {
   groupReads,
+  leftoversOf,
   makeDirectory,
   type Ownership,
   readRegularFile,
-  removeLeftovers,
   syncAll,
   temporaryName,
   writeNewFile,
@@ -122,7 +122,8 @@ export class BackupDirectory {
 }
 
 async function makeGeneration(disk: Disk, path: string, files: Files, owners: Owners): Promise<void> {
-  await removeLeftovers(disk, path);
+  // Directories, which no other user can change while they are removed: the one around them admits root only.
+  for (const leftover of await leftoversOf(disk, path)) await disk.rm(leftover, { recursive: true, force: true });
   const temporary = temporaryName(path);
   try {
     await disk.mkdir(temporary, { mode: 0o700 });

@@ -18,6 +18,7 @@ import { isCode, RecoveryError } from '../errors.ts';
 import type { DiskLocation, Endpoints, Location } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { BackupDirectory, type Files, type Owners } from './backup-directory.ts';
+import { withDirectories } from './bundle-directory.ts';
 import { type Change, type Layout, lookingAt, type Part, unseenParts } from './disk-layout.ts';
 import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './disk-replace.ts';
 import { bothRoles, requireOwn } from './others-content.ts';
@@ -56,7 +57,7 @@ export function createDiskStore(options: DiskStoreOptions = {}): Store {
     }
   }
 
-  return {
+  const files: Store = {
     async read(location): Promise<Found | undefined> {
       const artefact = artefactAt(diskLocation(location), options);
       const parts = await lookAt(artefact).catch((err: unknown) => noFile(artefact.location, err));
@@ -73,6 +74,7 @@ export function createDiskStore(options: DiskStoreOptions = {}): Store {
       const expected = seen === 'absent' ? undefined : seen.version;
       if (foundIn(artefact.layout, parts)?.version !== expected) return 'conflict';
       const changes = await artefact.layout.change(next.entries, parts, () => newestBackup(artefact));
+      requireReadable(artefact, parts, changes);
       const all = { ...artefact, layout: lookingAt(artefact.layout, changes) };
       const seenNow = await lookAt(all);
       const unseen = unseenParts(seenNow);
@@ -87,6 +89,7 @@ export function createDiskStore(options: DiskStoreOptions = {}): Store {
       return parts === undefined ? undefined : foundIn(artefact.layout, parts);
     },
   };
+  return withDirectories(files, options.disk);
 }
 
 /** An artefact of this host: its layout, and where its backups are kept. */
@@ -200,6 +203,18 @@ export async function lookAt({ disk, location, layout }: DiskArtefact): Promise<
   const read = async (file: string): Promise<Uint8Array | undefined> =>
     unlessAbsent(() => onPath(file, () => readRegularFile(disk, file)));
   return attempt({ code: 'ReadFailed', action: 'read', what, directory }, () => layout.look(read));
+}
+
+/** Checks our own output: what cannot be read again here could never be renewed. Throws WriteFailed. */
+function requireReadable({ location, layout }: DiskArtefact, parts: readonly Part[], changes: readonly Change[]): void {
+  const bytesOf = (file: string): Uint8Array | undefined => changes.find((change) => change.file === file)?.bytes;
+  const next = layout.understand(parts.map((part) => ({ ...part, bytes: bytesOf(part.file) ?? part.bytes })));
+  const problem = next?.foreign ?? next?.problem;
+  if (problem === undefined) return;
+  throw new RecoveryError(
+    'WriteFailed',
+    `Cannot write ${locationText(location)}: it could not be read again; ${problem}`,
+  );
 }
 
 const notFiles: ReadonlySet<string> = new Set(['EISDIR', 'ENOTREG', 'EFBIG']);

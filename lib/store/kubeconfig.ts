@@ -29,7 +29,10 @@ const clusterName = 'kubernetes';
 export function kubeconfigLayout(location: KubeconfigLocation, endpoints: Endpoints = {}): Layout {
   const { file } = location;
   const issued = issuedHere(endpoints.authorities);
-  const servers = location.context === 'current' ? {} : { ...endpoints, issued };
+  const servers = {
+    ...(location.context === 'current' ? {} : { ...endpoints, issued }),
+    anyUser: location.only === 'ca',
+  };
   const view: View = (bytes) => readKubeconfigView(file, bytes, servers);
   return {
     async look(read) {

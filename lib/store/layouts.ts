@@ -3,24 +3,28 @@
 // into entries, and joined again with all other blocks of the file. Certificates that follow the leaf belong to its
 // entry: issue decides which of them stay. A kubeconfig is in kubeconfig.ts.
 import { errorText, RecoveryError } from '../errors.ts';
-import { certificateKey, privateKeyKey } from '../inventory/content.ts';
+import { certificateKey, privateKeyKey, registryAuthsKey } from '../inventory/content.ts';
 import type { DiskLocation, Endpoints, LocationOf } from '../inventory/model.ts';
 import { filesOf } from '../inventory/places.ts';
 import { bytesOf, type Change, type Layout, type Part } from './disk-layout.ts';
 import { kubeconfigLayout } from './kubeconfig.ts';
+import { wholeCertificates } from '../pki/certificate.ts';
 import { bothRoles, contentOfOthers, requireOwn, roleOfEntry } from './others-content.ts';
-import { holdsCertificate, holdsKey, keysIn, putTogether, takeApart } from './pem-blocks.ts';
+import { keysIn, putTogether, takeApart } from './pem-blocks.ts';
 import { type Entries, locationText } from './store.ts';
 
+/** Entries that nobody else may read. */
+const secretKeys: readonly string[] = [privateKeyKey, registryAuthsKey];
+
 /** The key first: a read between the two renames returns a certificate that readers know, without its key. */
-function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile'>): Layout {
+function pemFilesLayout(location: LocationOf<'pemPair' | 'pemFile' | 'pemDirectory' | 'registryAuths'>): Layout {
   const files = filesOf(location)
-    .map(({ entry, file }) => ({ key: entry ?? '', file, mode: entry === privateKeyKey ? 0o600 : 0o644 }))
+    .map(({ entry, file }) => ({ key: entry ?? '', file, secret: secretKeys.includes(entry ?? '') }))
     .toReversed();
   const changes = (bytesFor: (key: string) => Uint8Array | undefined): Change[] =>
-    files.flatMap(({ key, file, mode }) => {
+    files.flatMap(({ key, file, secret }) => {
       const bytes = bytesFor(key);
-      return bytes === undefined ? [] : [{ file, bytes, mode, secret: key === privateKeyKey }];
+      return bytes === undefined ? [] : [{ file, bytes, mode: secret ? 0o600 : 0o644, secret }];
     });
   return {
     look: async (read) =>
@@ -58,10 +62,11 @@ interface CertificateWrite {
  */
 function requireNoKeyLost(location: DiskLocation, file: string, { key, parts, next }: CertificateWrite): void {
   const former = bytesOf(parts, key);
-  if (next[key] === undefined || !holdsKey(former) || !holdsCertificate(former)) return;
+  const keys = keysIn(former);
+  if (next[key] === undefined || keys.length === 0 || wholeCertificates(former ?? Buffer.of()).length === 0) return;
   const present = keysIn(bytesOf(parts, privateKeyKey));
   const hasNewKey = keysIn(next[privateKeyKey]).some((one) => !present.includes(one));
-  if (hasNewKey || keysIn(former).every((one) => present.includes(one))) return;
+  if (hasNewKey || keys.every((one) => present.includes(one))) return;
   const problem = `file "${file}" holds a private key that is in no other file; move it to a file of its own`;
   throw new RecoveryError('WriteFailed', `Cannot write ${locationText(location)}: ${problem}`);
 }
@@ -139,6 +144,8 @@ const layouts: {
 } = {
   pemPair: pemFilesLayout,
   pemFile: pemFilesLayout,
+  pemDirectory: pemFilesLayout, // whose files are each a pemFile (bundle-directory.ts)
+  registryAuths: pemFilesLayout,
   combinedPem: combinedPemLayout,
   kubeconfig: kubeconfigLayout,
   keyFiles: keyFilesLayout,

@@ -1,9 +1,11 @@
 // PEM files of an artefact with foreign content: then none of its files is written. Pure.
 import { RecoveryError } from '../errors.ts';
 import type { DiskLocation } from '../inventory/model.ts';
-import { privateKeyKey } from '../inventory/content.ts';
+import { privateKeyKey, registryAuthsKey } from '../inventory/content.ts';
 import { otherThanPem, type PemRole } from '../pki/pem-remains.ts';
 import type { Part, Understood } from './disk-layout.ts';
+import { documentKind } from '../content-kind.ts';
+import { yamlMapping } from '../yaml.ts';
 import { locationText } from './store.ts';
 
 type OfOthers = Pick<Understood, 'foreign' | 'isOtherDocument'>;
@@ -21,13 +23,21 @@ export function contentOfOthers(
   rolesOf: RolesOf,
 ): OfOthers | undefined {
   for (const part of parts) {
-    const other = part.bytes && otherThanPem(part.bytes, rolesOf(part));
+    const isAuths = part.role === registryAuthsKey;
+    const other = part.bytes && (isAuths ? otherThanAuths(part.bytes) : otherThanPem(part.bytes, rolesOf(part)));
     if (other === undefined) continue;
-    const wanted = rolesOf(part).map((role) => (role === 'key' ? 'private key' : 'certificate'));
+    const roles = rolesOf(part).map((role) => (role === 'key' ? 'private key' : 'certificate'));
+    const wanted = isAuths ? ['credentials for registries'] : roles;
     const foreign = `${locationText(location)} is left alone: "${part.file}" holds no ${wanted.join(' and no ')} but ${other}`;
     return { foreign, isOtherDocument: true };
   }
   return undefined;
+}
+
+/** A whole document without `auths`; whatever else does not parse is taken for remains. */
+function otherThanAuths(bytes: Uint8Array): string | undefined {
+  const document = yamlMapping(Buffer.from(bytes).toString('utf8'));
+  return document !== undefined && 'auths' in document ? undefined : documentKind(document);
 }
 
 /** Throws WriteFailed where a file holds foreign content. */

@@ -38,9 +38,13 @@ export function entryIn(bytes: Uint8Array, entry: string): Uint8Array {
 
 export const holdsKey = (bytes: Uint8Array | undefined): boolean => blocksOf(bytes).some(isKey);
 export const holdsCertificate = (bytes: Uint8Array | undefined): boolean => blocksOf(bytes).some(isCertificate);
-/** Keys as whole blocks, to compare them. */
-export const keysIn = (bytes: Uint8Array | undefined): readonly string[] =>
-  blocksOf(bytes).filter(isKey).map(encodePem);
+/** Keys as whole blocks, to compare them; also those of a damaged file, and those with headers (RFC 1421). */
+export function keysIn(bytes: Uint8Array = Buffer.of()): readonly string[] {
+  const text = Buffer.from(bytes).toString('latin1').replaceAll('\r', '');
+  return [...text.matchAll(wholeKey)].map(([block]) => blocksOf(Buffer.from(block)).map(encodePem)[0] ?? block);
+}
+
+const wholeKey = /^-----BEGIN ([A-Z0-9 ]{0,64}PRIVATE KEY)-----[ \t]*$(?:[^-]|-(?!----))+^-----END \1-----[ \t]*$/gm;
 
 /** Foreign blocks of a file; none of a damaged file. */
 const othersIn = (file: Uint8Array | undefined): Buffer[] =>

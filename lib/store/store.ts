@@ -1,14 +1,15 @@
 // The interface to the location of an artefact, the same for objects in the API and for files on this host. A write
 // states the version that it saw; a store refuses it when that has changed since ("conflict"), and the caller reads
 // again. There is no unconditional write.
-import { createHash } from 'node:crypto';
-import { certificateKey, privateKeyKey, caBundleKey } from '../inventory/content.ts';
+import { hash } from 'node:crypto';
+import { certificateKey, privateKeyKey, caBundleKey, registryAuthsKey, standardKeys } from '../inventory/content.ts';
 import { RecoveryError } from '../errors.ts';
 import type { Location } from '../inventory/model.ts';
 import { locationKinds } from '../inventory/location-kinds.ts';
-import { filesOf, isFile, isFileOfItsOwn, pathOf } from '../inventory/places.ts';
+import { fieldText, filesOf, isFile, isFileOfItsOwn, isObject, pathOf } from '../inventory/places.ts';
 import { parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { pairMatches } from '../pki/key.ts';
+import { isRegistryAuths } from '../image-registries.ts';
 
 /** The entries of an artefact by key: `tls.crt`, `tls.key`, `ca-bundle.crt`, ... Values are the raw bytes. */
 export type Entries = Readonly<Record<string, Uint8Array>>;
@@ -24,13 +25,16 @@ export function requireEntry(entries: Entries, key: string, location: Location):
  * SHA-256 over the entries that are ours: equal for a copy and its original. Foreign entries and metadata do not count.
  */
 export function contentDigest(entries: Entries): string {
-  const hash = createHash('sha256');
-  for (const key of [caBundleKey, certificateKey, privateKeyKey]) {
-    const value = entries[key];
-    if (value !== undefined) hash.update(`${key} ${value.length} `).update(value);
-  }
-  return hash.digest('hex');
+  const parts = standardKeys.flatMap((key) => {
+    const value = key === registryAuthsKey ? withoutBlanks(entries[key]) : entries[key];
+    return value === undefined ? [] : [Buffer.from(`${key} ${value.length} `), value];
+  });
+  return hash('sha256', Buffer.concat(parts)); // an object that is fed takes several times as long
 }
+
+/** The machine-config daemon adds a line break at the end. */
+const withoutBlanks = (text: Uint8Array | undefined): Uint8Array | undefined =>
+  text && Buffer.from(Buffer.from(text).toString('latin1').trimEnd(), 'latin1');
 
 /** Every place where an entry is kept, for a message. */
 export function entryTexts(location: Location, key: string): readonly string[] {
@@ -118,14 +122,20 @@ export const authorityKey = 'ca.crt';
 
 /** Name of a location in a message: kind and name, or path. */
 export function locationText(location: Location): string {
-  const name = isFile(location) ? pathOf(location) : `${location.namespace}/${location.name}`;
-  return `${locationKinds[location.kind].word} "${name}"`;
+  const { word } = locationKinds[location.kind];
+  if (isFile(location)) return `${word} "${pathOf(location)}"`;
+  if (!isObject(location)) return fieldText(location);
+  const { namespace, name, key } = location;
+  return `${word} "${namespace}/${name}"${key === undefined ? '' : ` ${key}`}`;
 }
+
+const keyMark = /-----BEGIN [A-Z0-9 ]{0,64}PRIVATE KEY/;
 
 /**
  * The last check of our own output, in every store before anything is sent or written: present content may be bad, but
  * it is never replaced by content that does not parse or does not belong together. Throws MaterialInvalid, naming the
- * location, unless every entry of `next` is usable.
+ * location, unless every entry of `next` is usable. A private key is never written among CAs, which all may read: where
+ * the owner of a file has put one there, it is the owner's, and the file is not changed until the key has moved.
  */
 export function verifyMaterial(location: Location, { entries }: Material): void {
   const what = locationText(location);
@@ -141,7 +151,13 @@ export function verifyMaterial(location: Location, { entries }: Material): void 
   if (certificate !== undefined && key !== undefined) {
     if (!isPair(location, certificate, key)) throw refuse('the private key does not belong to the certificate');
   }
-  if (bundle !== undefined) parseCertificates(bundle, `${what} ${caBundleKey}`);
+  const auths = entries[registryAuthsKey];
+  if (auths !== undefined && !isRegistryAuths(auths)) throw refuse(`it is no JSON with credentials in "auths"`);
+  // Blocks of others in a file of this host stay (bundle-edit.ts).
+  if (bundle !== undefined)
+    parseCertificates(bundle, `${what} ${caBundleKey}`, isFile(location) ? 'unread' : 'refused');
+  if ([bundle, ca].some((cas) => cas !== undefined && keyMark.test(Buffer.from(cas).toString('latin1'))))
+    throw refuse('there is a private key among its CAs; move it to a file of its own');
   // Read like client-go: a torn certificate next to a whole one does not count.
   if (ca !== undefined && location.kind === 'kubeconfig' && wholeCertificates(ca).length === 0) {
     throw refuse(`"${authorityKey}" holds no CA certificate`);

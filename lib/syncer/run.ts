@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { WatchHealth, type WatchStatus } from '../kube/list-watch.ts';
 import { errorText } from '../errors.ts';
 import type { CheckState, Health } from '../health.ts';
+import type { Metrics } from '../metrics.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { watchVersion } from '../kube/objects.ts';
 import type { Running } from '../log.ts';
@@ -13,7 +14,7 @@ import { Room } from './room.ts';
 import { defaultRecheckMs, ObjectSync, type ObjectSyncOptions, type SyncStatus } from './object-sync.ts';
 import { type SyncedObject, syncedObjects } from './synced-objects.ts';
 
-type ForObjects = Pick<ObjectSyncOptions, 'connection' | 'events' | 'metrics' | 'recheckMs'>;
+type ForObjects = Pick<ObjectSyncOptions, 'connection' | 'events' | 'recheckMs'>;
 
 export interface SyncerOptions extends Running, ForObjects {
   readonly resolved: Resolved;
@@ -24,6 +25,7 @@ export interface SyncerOptions extends Running, ForObjects {
   /** Nothing is written; the report lists the changes that would be made. */
   readonly dryRun?: boolean;
   readonly health?: Pick<Health, 'set'>;
+  readonly metrics?: Metrics;
   /** Created, empty, after the first pass over every object: for a readiness probe. Absolute path. */
   readonly cachesSyncedFile?: string | undefined;
 }
@@ -59,7 +61,7 @@ async function follow(
   destination: Destination,
   options: SyncerOptions,
 ): Promise<SyncReport> {
-  const { once = false, dryRun = false, connection, clock, log, signal, health } = options;
+  const { once = false, dryRun = false, connection, clock, log, signal, health, metrics } = options;
   const hold = (): Promise<void> => destination.hold();
   const caches = new CachesSynced(options);
   const room = new Room(roomBytes);
@@ -70,11 +72,14 @@ async function follow(
     return { objects: all, ok: all.every(isGood) };
   };
   const watches = new WatchHealth(clock.now());
+  metrics?.queue('objects', () => report().objects.filter((status) => !isGood(status)).length);
+  metrics?.set('kube_cert_recovery_watch_age_seconds', () => watches.ageMs(clock.now()) / 1000);
   if (!once) health?.set('syncer-watches', () => watches.check(clock.now()));
   health?.set('syncer', () => healthOf(report()));
   if (once) {
     await Promise.all(syncs.map((sync) => sync.pass()));
     await caches.told;
+    log.info('sync.summary', syncSummary(report()));
     return report();
   }
   const follows = objects.flatMap(({ location, what }, at) => {

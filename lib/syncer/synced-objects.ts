@@ -1,7 +1,7 @@
 // Which objects the syncer writes, and where: the published artefacts of an inventory whose location is in the API. The
 // inventory is checked at loading: each has a name usable for a directory, and a directory of its own. Pure.
 import { type ArtefactContent, artefactContent } from '../inventory/content.ts';
-import { isFile, isOnlyRead, publishedPlace } from '../inventory/places.ts';
+import { isObject, isOnlyRead, publishedPlace } from '../inventory/places.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import type { FileMode } from '../publish/writer.ts';
 import { locationText } from '../store/store.ts';
@@ -25,7 +25,7 @@ export function syncedObjects(resolved: Resolved, destinationDir: string): Synce
   return resolved.artefacts.flatMap((artefact): SyncedObject[] => {
     const { location, published } = artefact;
     const place = publishedPlace(artefact, destinationDir);
-    if (published === undefined || isFile(location) || place === undefined) return [];
+    if (published === undefined || !isObject(location) || place === undefined) return [];
     const expects = artefactContent(artefact, resolved.artefacts);
     const what = locationText(location);
     const isMade = !isOnlyRead(artefact);

@@ -67,7 +67,7 @@ async function decisionsIn(world: World): Promise<(name: string) => Decision | u
 }
 
 const pems = (decision: Decision | undefined): readonly string[] | undefined =>
-  decision?.becomes?.map(({ pem }) => pem);
+  decision?.becomes && 'length' in decision.becomes ? decision.becomes.map(({ pem }) => pem) : undefined;
 
 describe('judgeFollowed()', () => {
   it('asks nobody while the CAs are valid for long', async () => {

@@ -116,6 +116,22 @@ describe('withKnownEntries()', () => {
     });
   });
 
+  it('keeps bundles by name, and credentials for registries', async () => {
+    const large = Buffer.alloc(300_000);
+    const external = (content: 'bundles' | 'registryAuths') => {
+      const location = { ...secret(content), content };
+      return { kind: 'external', name: content, location, readers: [] } as const;
+    };
+    for (const [one, key] of [
+      [external('bundles'), 'registry.example.com'],
+      [external('registryAuths'), '.dockerconfigjson'],
+    ] as const) {
+      const answer = { ...found, entries: { [key]: large } };
+      const store = withKnownEntries(counting(answer).store, { name: 'r', artefacts: [one] });
+      expect(await store.read(one.location, signal)).toEqual(answer);
+    }
+  });
+
   it('refuses a known entry that is larger than any', async () => {
     await expect(read({ 'tls.key': Buffer.alloc(524_289) })).rejects.toThrow(
       'Cannot use Secret "n/a": its entry "tls.key" has 524289 bytes, 524288 at most are read',

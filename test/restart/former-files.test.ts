@@ -136,9 +136,9 @@ it('a service that is marked is named by its marker, and not twice', async () =>
 });
 
 it.each<[string, () => Promise<unknown>]>([
-  ['of another boot', async () => writeFile(path('lock/loaded'), (await note()).replace(bootId(), 'another'))],
-  ['that is damaged', async () => writeFile(path('lock/loaded'), (await note()).slice(0, 100))],
-  ['with other fields', async () => writeFile(path('lock/loaded'), (await note()).replaceAll('digest', 'd'))],
+  ['of another boot', async () => writeFile(path('lock/loaded-host'), (await note()).replace(bootId(), 'another'))],
+  ['that is damaged', async () => writeFile(path('lock/loaded-host'), (await note()).slice(0, 100))],
+  ['with other fields', async () => writeFile(path('lock/loaded-host'), (await note()).replaceAll('digest', 'd'))],
 ])('a note %s counts for nothing', async (_title, change) => {
   const machine = await runsWith(inDays(100), false);
   await mark(machine);
@@ -146,7 +146,15 @@ it.each<[string, () => Promise<unknown>]>([
   await placeCa(inDays(3000));
   expect(await shown(machine)).toMatchObject([{ state: 'unknown' }]);
 });
-const note = (): Promise<string> => readFile(path('lock/loaded'), 'utf8');
+const note = (): Promise<string> => readFile(path('lock/loaded-host'), 'utf8');
+
+it('a run with another inventory takes nothing from what is known', async () => {
+  const machine = await runsWith(inDays(-1), false);
+  await mark(machine);
+  await mark({ ...machine, resolved: { name: 'node-ca', artefacts: [] }, components: [] });
+  await placeCa(inDays(3000));
+  expect(await shown(machine)).toMatchObject([{ state: 'former' }]);
+});
 
 it('a look that keeps no note leaves nothing behind, and a note is for root alone', async () => {
   const machine = await runsWith(inDays(100), false);

@@ -189,6 +189,25 @@ describe('proveAll()', () => {
     expect(await loadPending(notes('another boot').state)).toEqual([]);
   });
 
+  it('does not count a proof that is cut short, and logs none, so that the next pass asks again', async () => {
+    const asked = vi.fn(async () => Promise.reject(new RecoveryError('KubeUnavailable', 'nobody is there')));
+    await proveAll([kubelets], notes(), options({ connect: asked }));
+    const [former] = await loadPending(notes().state);
+    const cut = new AbortController();
+    const connect = async () => {
+      cut.abort();
+      throw new RecoveryError('KubeUnavailable', 'no time for it');
+    };
+    const notYet = 'kubelet: its use has not been proven yet';
+    const proving = options({ connect, clock: at(120_000), signal: cut.signal });
+    expect(await proveAll([], notes(), proving)).toEqual([notYet]);
+    expect(lines).toEqual([]);
+    expect(await loadPending(notes().state)).toEqual([{ ...former, message: notYet }]);
+    const before = asked.mock.calls.length;
+    await proveAll([], notes(), options({ connect: asked, clock: at(120_000) }));
+    expect(asked.mock.calls.length).toBeGreaterThan(before);
+  });
+
   it('asks at growing distances, an hour at most, and at once after a clock was set back', () => {
     const askedAt = new Date(0);
     const distance = (attempts: number): number => {

@@ -116,6 +116,28 @@ describe('takeSteps()', () => {
     expect(run.clock.sleeping).toBe(0);
   });
 
+  it('lets steps share a time, and leaves to the next run those for which none is left, which is said', async () => {
+    const run = taken();
+    const hangs: Partial<Step<Taken>> = {
+      limitMs: 45_000,
+      shares: true,
+      run: ({ names }, signal) => sleep(60_000, undefined, { signal }).finally(() => names.push('ended')),
+    };
+    const others = [step('left', { limitMs: 45_000, shares: true }), step('last', { limitMs: 1000 })];
+    const taking = takeSteps([step('one', hangs), step('two', hangs), ...others], run, { ...run, sharedMs: 60_000 });
+    for (const ms of [45_000, 15_000]) {
+      await run.clock.waiting();
+      run.clock.advance(ms);
+    }
+    await taking;
+    expect(run.names).toEqual(['ended', 'ended', 'last']);
+    expect(run.lines.map((line) => JSON.parse(line) as object)).toEqual([
+      expect.objectContaining({ message: 'one', err: 'no end in 45 s' }),
+      expect.objectContaining({ message: 'two', err: 'no end in 15 s' }),
+      expect.objectContaining({ message: 'left', err: expect.stringContaining('left to the next run') as string }),
+    ]);
+  });
+
   it('ends when the process is asked to stop, whatever the step says', async () => {
     const stopped = new AbortController();
     const run = taken(stopped.signal);

@@ -13,6 +13,8 @@ import { bundleMaterial, pairMaterial } from './material.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../../lib/inventory/content.ts';
 
 const { signal } = new AbortController();
+const block = (label: string, body: string) => `-----BEGIN ${label}-----\n${body}\n-----END ${label}-----\n`;
+const crl = Buffer.from(block('X509 CRL', 'Version: 1\n\nAAAA'));
 const never = Number.POSITIVE_INFINITY;
 const works: Failure = { at: never, code: 'EIO', forever: false };
 
@@ -129,6 +131,28 @@ describe('write()', () => {
   it('writes a bundle file', async () => {
     expect(await createDiskStore().write(bundle, trust, 'absent', signal)).toBe('written');
     expect(await readFile(bundle.file, 'utf8')).toBe(Buffer.from(trust.entries[caBundleKey] ?? '').toString());
+  });
+
+  it.each([
+    ['a private key', (key: string) => key],
+    ['an encrypted one', () => block('RSA PRIVATE KEY', 'Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA')],
+  ])('never writes %s among CAs, and leaves a file that has one as it is', async (_, keyOf) => {
+    const cas = Buffer.from(trust.entries[caBundleKey] ?? '').toString();
+    const content = cas + keyOf(Buffer.from(first.entries[privateKeyKey] ?? '').toString());
+    await writeFile(bundle.file, content);
+    const { version = '' } = (await createDiskStore().read(bundle, signal)) ?? {};
+    const next = { entries: { [caBundleKey]: Buffer.from(`# next\n${content}`) }, annotations: {} };
+    await expect(createDiskStore().write(bundle, next, { version }, signal)).rejects.toMatchObject({
+      code: 'MaterialInvalid',
+      message: expect.stringContaining('a private key among its CAs; move it to a file of its own') as string,
+    });
+    await expect(createDiskStore().write(bundle, trust, { version }, signal)).rejects.toThrow('holds a private key');
+    expect(await readFile(bundle.file, 'utf8')).toBe(content);
+  });
+
+  it('writes CAs beside a block of others with headers', async () => {
+    const entries = { [caBundleKey]: Buffer.concat([crl, trust.entries[caBundleKey] ?? Buffer.of()]) };
+    expect(await createDiskStore().write(bundle, { entries, annotations: {} }, 'absent', signal)).toBe('written');
   });
 
   it('follows a symbolic link and leaves it in place', async () => {

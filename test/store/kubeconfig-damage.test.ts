@@ -106,6 +106,15 @@ describe('a kubeconfig that no component can load', () => {
     expect(await readFile(files.admin.file, 'utf8')).toContain('# made by kubeadm');
   });
 
+  it('is not made of one that can be read', async () => {
+    await writeFile(files.admin.file, whole());
+    const many = withAuthority(second, Buffer.from(newCa.toString().repeat(1000)));
+    const store = createDiskStore({ now });
+    const seen = (await store.read(files.admin, signal)) ?? 'absent';
+    await expect(store.write(files.admin, many, seen, signal)).rejects.toThrow(/could not be read again.*characters/);
+    expect(await readFile(files.admin.file, 'utf8')).toBe(whole());
+  });
+
   it('with names of nobody and no server is damaged, and not another cluster’s', async () => {
     const text = whole()
       .replaceAll('kubernetes', 'k')

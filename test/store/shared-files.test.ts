@@ -158,6 +158,20 @@ describe('a certificate file that holds a key', () => {
     expect(await readFile(path('ca.crt'))).toEqual(whole(authority));
   });
 
+  it.each<[string, (text: string) => string]>([
+    ['with a torn block behind it', (text) => `${text}-----BEGIN CERTIFICATE-----\nAAAA\n`],
+    [
+      'encrypted, with headers',
+      (text) => text.replace(/-----BEGIN .*KEY-----\n/, '$&Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\n'),
+    ],
+  ])('that no other file holds stays as it is %s', async (_, change) => {
+    await rm(path('ca.key'));
+    const text = change(whole(authority).toString());
+    await writeFile(path('ca.crt'), text);
+    expect(await rewrite(alone())).toContain('holds a private key that is in no other file');
+    expect(await readFile(path('ca.crt'), 'utf8')).toBe(text);
+  });
+
   it('that its own file holds, too, is put right', async () => {
     expect(await rewrite({ ...authority.entries })).toBe('written');
     expect(await readFile(path('ca.crt'))).toEqual(Buffer.from(alone()[certificateKey]));
