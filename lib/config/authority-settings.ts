@@ -1,14 +1,9 @@
 // Settings of CAs in files of this host, whose key may be on other machines too.
 import * as z from 'zod';
+import { durationAboveZero } from '../inventory/values.ts';
+import { parseFingerprint } from '../pki/fingerprint.ts';
 
 const fingerprintWanted = 'the SHA-256 fingerprint of a CA certificate, such as "SHA256:" and 64 hexadecimal digits';
-
-/** Fingerprint in one piece, or as openssl prints it (`openssl x509 -noout -fingerprint -sha256`); lower-case hex. */
-export function parseFingerprint(text: string): string | undefined {
-  const [, digits = ''] = /^(?:SHA256:|sha256 Fingerprint=)([0-9a-f:]+)$/i.exec(text.trim()) ?? [];
-  const hex = digits.replaceAll(':', '').toLowerCase();
-  return hex.length === 64 ? hex : undefined;
-}
 
 export const authoritySettings = {
   caRenewal: z
@@ -27,6 +22,11 @@ export const authoritySettings = {
     .default([])
     .describe(
       'Fingerprints (SHA256:...) of CAs in files that may sign although all that lies here was signed by another one, as after a CA was replaced on purpose',
+    ),
+  caOverlap: durationAboveZero
+    .optional()
+    .describe(
+      'How long the CAs of its source are in a file before one that was named for removal leaves it. Default: 24h',
     ),
 };
 

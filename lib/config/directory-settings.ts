@@ -16,9 +16,9 @@ export function checkOwnDirectories(
     ...(kubernetesDir === undefined ? [] : [posix.join(kubernetesDir, 'manifests')]),
     ...(settings.syncer.manifestsDir === undefined ? [] : [settings.syncer.manifestsDir]),
   ];
-  for (const field of ['backupDir', 'lockDir'] as const) {
+  for (const field of ['backupDir', 'lockDir', 'metricsFile'] as const) {
     const path = settings.regen[field];
-    const around = manifests.find((one) => path === one || path.startsWith(`${one}/`));
+    const around = manifests.find((one) => path === one || path?.startsWith(`${one}/`));
     if (around === undefined) continue;
     const message = `must lie outside "${around}", where the kubelet starts whatever it finds as a static pod, got ${valueText(path)}`;
     problems.push(problemAt(file.place, ['regen', field], { kind: 'conflict', message }));

@@ -1,7 +1,8 @@
 // Settings of one entry of the inventory, or of steps that accompany a repair: the source, deliveries and life of an
-// entry, renewal ahead of time, the restart of components. A wrong one is a problem like all others; but a repairing
-// run leaves it out and repairs everything else, because a kubelet may wait for that. Settings of how files are written
-// are never left out: copies of replaced files would lie elsewhere, or the wrong CA would be accepted or renewed. Pure.
+// entry, renewal ahead of time, the restart of components, warnings and metrics. A wrong one is a problem like all
+// others; but a repairing run leaves it out and repairs everything else, because a kubelet may wait for that. Settings
+// of how files are written are never left out: copies of replaced files would lie elsewhere, or the wrong CA would be
+// accepted or renewed. Pure.
 import { nearest, type Problem } from '../problems.ts';
 import { isMapping } from '../yaml.ts';
 import { settingsSchema } from './schema.ts';
@@ -11,7 +12,8 @@ export type SettingPath = readonly [string, ...string[]];
 
 /** Matches the beginning of a path in messages (pathText). The last part is the name of an entry. */
 const ofEntry = /^(regen\.sources|regen\.deliveries|lives)(?:\.([A-Za-z_][\w-]*)|\[("(?:[^"\\]|\\.)*")\])?(?=[.[]|$)/;
-const ofMachine = /^regen\.machine(?=[.[]|$)/;
+const ofWhole =
+  /^(?:(metrics)|(regen)\.(machine|waitForNodes|acceptLagging|warnBefore|metricsFile|onRenewed))(?=[.[]|$)/;
 const ofRegen = /^regen(?:\.([A-Za-z_][\w-]*)|\[("(?:[^"\\]|\\.)*")\])$/;
 const regenKeys = Object.keys(settingsSchema.shape.regen.unwrap().shape);
 /** Left out together: renewal at another time than the configured one would be wrong. */
@@ -22,7 +24,8 @@ const ahead: SettingPath = ['regen', 'renewBefore'];
 
 function settingOf({ path, kind }: Pick<Problem, 'path' | 'kind'>): SettingPath | undefined {
   if (ofAhead.test(path)) return ahead;
-  if (ofMachine.test(path)) return ['regen', 'machine'];
+  const [, metrics, regen = metrics, step] = ofWhole.exec(path) ?? [];
+  if (regen !== undefined) return step === undefined ? [regen] : [regen, step];
   if (path === 'regen.restart') return ['regen', 'restart'];
   if (kind === 'unknown' && ofRegen.test(path)) return unknownSetting(path);
   const [whole, group = '', plain, quoted] = ofEntry.exec(path) ?? [];

@@ -1,22 +1,8 @@
 // The one table of flags: the options of the command line, the types of their values, their settings (sources.ts), the
 // names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts) derive from it. No flag has a
 // default here: a default must not override the configuration file. Pure.
+import { type FlagColumns, initFlags } from './init-flags.ts';
 import { type Mode, modeNames } from './mode-names.ts';
-
-interface FlagColumns {
-  /** Field of the configuration file. A field below the name of a mode is used by that mode only. */
-  readonly field?: string;
-  /**
-   * How a value is parsed; by default as text, and a flag without value is true. `path`: relative to the working
-   * directory. `list`: comma-separated. `level`: also klog's numbers. Plural forms may be given several times.
-   */
-  readonly as?: 'path' | 'list' | 'level' | 'lists' | 'listsByName' | 'pathsByName';
-  /** Whether the units of `init host` keep the flag, or it is refused because they would not use it. */
-  readonly units?: 'kept' | 'refused';
-  /** Whether it describes the cluster: `init` writes it into the configuration file of the modes. */
-  readonly isOfCluster?: boolean;
-  readonly help: string;
-}
 
 /** Each mode may have a credential of its own. */
 const ownKubeconfigs = Object.fromEntries(
@@ -31,12 +17,6 @@ const ownKubeconfigs = Object.fromEntries(
     readonly help: string;
   };
 };
-
-const out = {
-  '--out <directory>': {
-    help: 'where certificates, kubeconfigs and credentials lie (default: /etc/kubernetes/kube-cert-recovery)',
-  },
-} as const;
 
 /**
  * Flags by owner: every command (`all`), the command without a name, which runs modes (`modes`), or a command and its
@@ -109,6 +89,12 @@ const flagTable = {
       units: 'refused',
       help: 'a CA in files, by SHA256:..., that may sign although all here was signed by another one; repeatable',
     },
+    '--accept-lagging <node,...>': {
+      field: 'regen.acceptLagging',
+      as: 'lists',
+      units: 'refused',
+      help: 'with regen.waitForNodes: nodes that may lack a new CA when it signs; repeatable',
+    },
     '--dry-run': { field: 'dryRun', help: 'write nothing, say what would be written' },
     '-v, --log-level <level>': {
       field: 'log.level',
@@ -119,7 +105,7 @@ const flagTable = {
     '--log-format <format>': {
       field: 'log.format',
       units: 'kept',
-      help: 'json or text (default: json; also --logging-format)',
+      help: 'json or text (default: text in the journal, with priorities, and on a terminal; else json; also --logging-format)',
     },
   },
   modes: {
@@ -135,7 +121,7 @@ const flagTable = {
     },
     '--restart': {
       field: 'regen.restart',
-      help: 'with --once: restart components of this host that must read renewed files again; prove use',
+      help: 'restart components of this host that must read renewed files again; prove use; without --once, again and again',
     },
     '--renew-before <duration>': {
       field: 'regen.renewBefore',
@@ -151,6 +137,18 @@ const flagTable = {
       field: 'regen.warnOnly',
       units: 'kept',
       help: 'with --renew-before: only say what is due; what has expired is renewed all the same',
+    },
+    '--metrics-file <file>': {
+      field: 'regen.metricsFile',
+      as: 'path',
+      units: 'kept',
+      help: "with --once: file for node_exporter's textfile collector, such as /var/lib/prometheus/node-exporter/certs.prom",
+    },
+    '--on-renewed <file>': {
+      field: 'regen.onRenewed',
+      as: 'path',
+      units: 'kept',
+      help: 'with --once --restart: program that is run after renewals, told what by its environment',
     },
     '--component <name,...>': {
       field: 'syncer.components',
@@ -177,38 +175,19 @@ const flagTable = {
   status: {
     '-o, --output <format>': { help: 'table, json or yaml (default: table)' },
     '--at <date>': { help: 'as of another day: would everything come back if it were off until then?' },
+    '--wait <duration>': { help: 'look again until all is well and served, at most so long, such as 2m' },
+    '--watch': { help: 'print the report again whenever something has changed' },
+    '--fleet': { help: 'which nodes of the cluster lack a CA, or have not loaded it (default preset: node-ca)' },
   },
   verify: {
-    '-o, --output <format>': { help: 'table, json, yaml or mermaid, a graph of who trusts whom (default: table)' },
+    '-o, --output <format>': { help: 'table, json, yaml, or the graph as mermaid or svg (default: table)' },
     '--at <date>': { help: 'as of another day' },
     '--without <ca>': { help: 'as if this CA were gone: its file, or its fingerprint SHA256:...' },
   },
-  init: {
-    ...out,
-    '--server <url>': {
-      units: 'refused',
-      help: 'address of the API server for kubeconfigs (default: of the kubeconfig in use; init render: https://localhost:6443)',
-    },
-    '-o, --output <format>': { units: 'refused', help: 'text or json (default: text)' },
+  rehearse: {
+    '--at <date>': { help: 'as if it were switched on then (default: a day after its last certificate has expired)' },
   },
-  'init adopt': {
-    '--image <reference>': { help: 'image of this program, as the container runtime of this machine knows it' },
-    '--repair': {
-      help: 'add our containers again to manifests that were rewritten without them, as after kubeadm upgrade',
-    },
-  },
-  'init approver': {
-    '--image <reference>': {
-      help: 'image of this program, as the container runtime of this machine knows it (default: no static pod is written)',
-    },
-  },
-  'init openshift': {
-    '--image <reference>': { help: 'image of this program, as every control-plane node can pull it' },
-  },
-  'init host': {
-    '--executable <file>': { help: 'program that the units start (default: this one)' },
-    '--worker-token-file <file>': { help: 'on a worker: the token that init workers has printed; /dev/stdin reads it' },
-  },
+  ...initFlags,
   'renew-worker': {
     '--worker-token-file <file>': {
       help: 'token to ask with (default: /etc/kubernetes/kube-cert-recovery/credentials/worker/token)',
@@ -217,26 +196,10 @@ const flagTable = {
     '--restart-kubelet': { help: 'after a renewal, restart a kubelet that has read the expired certificate' },
   },
   worker: { '--out <directory>': { help: 'where the file is written (default: the working directory)' } },
-  uninstall: {
-    '--part <name,...>': {
-      as: 'lists',
-      units: 'refused',
-      help: 'only modes (of init, init adopt), approver, workers or hosts (default: all); repeatable',
-    },
-    '--purge': { units: 'refused', help: 'also delete every Secret and ConfigMap that init has created' },
-    '--force': {
-      units: 'refused',
-      help: 'although machines still live on it, which are named otherwise, or objects may be of others',
-    },
-    '--give-back': {
-      units: 'refused',
-      help: 'also make plain files of what the syncer has published, at the same paths',
-    },
-    ...out,
-  },
   restore: {
     '--generation <number>': { help: 'which copy is put back (default: the youngest of use)' },
     '--force': { help: 'put back an expired or useless copy although what is there is valid' },
+    '-o, --output <format>': { help: 'form of the list: text or json (default: text)' },
   },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, FlagColumns>>>>;
 
@@ -260,6 +223,22 @@ export const flagRows: readonly FlagRow[] = Object.entries(flagTable).flatMap(([
     return { ...columns, owner: owner as FlagOwner, usage, flag, key };
   }),
 );
+
+/** Commands that make what the modes make of files, so that flags of the modes count for them. */
+const asUnits: ReadonlySet<string> = new Set(['init host', 'status', 'rehearse', 'explain']);
+const ofExporter: ReadonlySet<string> = new Set(
+  ['config', 'metrics-file', 'health-probe-bind-address', 'log-level', 'log-format'].map((name) => `--${name}`),
+);
+/** Commands that refuse flags which no unit uses. */
+const ofUnits: ReadonlySet<string> = new Set(['init host', 'uninstall host', 'renew-worker']);
+
+/** Whether a command uses this flag of its parents. */
+export function isUsedBelow({ flag, owner, units }: FlagRow, command: string): boolean {
+  if (command === 'exporter') return ofExporter.has(flag);
+  if (/^(preset|schema)\b/.test(command)) return false;
+  if (owner === 'modes') return units === 'kept' && asUnits.has(command);
+  return units !== 'refused' || !ofUnits.has(command);
+}
 
 export const isRepeatable = ({ as }: FlagRow): boolean =>
   as === 'lists' || as === 'listsByName' || as === 'pathsByName';

@@ -19,16 +19,23 @@ export function installedSettings(
 ): Readonly<Record<string, unknown>> {
   const settings = file === undefined ? {} : (parseYaml(file.text, 'ours') as Readonly<Record<string, unknown>>);
   const kept = Object.entries(settings).filter(([key]) => !notOfTheCluster.has(key));
+  const { restart: _ofRunsOnHosts, ...regen } = { ...(settings['regen'] as { readonly restart?: unknown } | null) };
   const typed = flagRows
     .filter(({ isOfCluster = false }) => isOfCluster)
     .map((row) => [row.field ?? '', typedValue(flags, row)] as const);
   return {
     ...Object.fromEntries(kept),
+    ...(settings['regen'] !== undefined && { regen }),
     ...Object.fromEntries(typed.filter(([, value]) => value !== undefined)),
     parameters: environment.parameters,
     directories: environment.directories,
   };
 }
+
+/** Namespace of the accounts, in a configuration that `init` has written for a mode approver. */
+export const namespaceIn = (text: string): string | undefined =>
+  (parseYaml(text, 'ours') as { readonly approver?: { readonly bootstrapNamespace?: string } }).approver
+    ?.bootstrapNamespace;
 
 /** Configuration file of these modes: `settings`, and for each mode the fields that `init` sets itself. */
 export function installedConfig(

@@ -95,12 +95,14 @@ function environmentOf({ parameters, directories }: Settings, mayLack: boolean):
 export type CommonConfig = ReturnType<typeof commonOf>;
 
 function commonOf({ input, settings }: ConfigReading, inventory: Inventory | undefined, environment: Environment) {
-  const { tlsServerNameOverride, recoveryServerName, apiServerAddress, lives, log, dryRun } = settings;
+  const { namespace, tlsServerNameOverride, recoveryServerName, apiServerAddress, lives, log, dryRun } = settings;
   const { POD_NAME: podName = '', NODE_NAME: nodeName = '' } = input.env;
   return {
     inventory: inventory as Inventory, // without an inventory there were problems
     /** Environment for resolve(). Names may be missing where only the syncer runs: it makes no certificate. */
     environment,
+    /** Namespace of the objects, in place of that of an inventory. */
+    namespace,
     tlsServerNameOverride,
     recoveryServerName,
     apiServerAddress,
@@ -123,7 +125,6 @@ function idleFlags({ flags, file, settings, problems }: ConfigReading): void {
     const isTyped = Object.hasOwn(flags[mode] ?? {}, setting);
     if (isTyped && !modes.includes(mode)) idle(flag, `must be left out without mode ${mode}`);
   }
-  if (flags.regen?.restart === true && !settings.once) idle('--restart', 'must be left out without --once');
   const named = modes.filter((mode) => settings[mode].kubeconfig !== undefined);
   if (flags.kubeconfig !== undefined && modes.length > 0 && named.length === modes.length) {
     const inFile = named.filter((mode) => file.settings[mode]?.kubeconfig !== undefined);
@@ -177,7 +178,7 @@ export const parseRunConfig = (input: ConfigInput) => tolerant(readConfig, input
 function readConfig(input: ConfigInput) {
   const reading = readSources(input);
   const { settings, problems } = reading;
-  const { modes: wanted, once, healthProbeBindAddress } = settings;
+  const { modes: wanted, once, healthProbeBindAddress, metrics } = settings;
   if (wanted === undefined) missing(reading, ['--mode', 'modes'], `is required: ${modeNames.join(', ')}, or several`);
   const inventory = inventoryOfApprover(reading) ?? inventoryOf(reading);
   // A syncer copies existing objects: it needs no names.
@@ -186,7 +187,8 @@ function readConfig(input: ConfigInput) {
   if (inventory !== undefined) checkParameters(reading, inventory, environment);
   const modes = modesOf(reading, inventory);
   if (!reading.file.unread && wanted !== undefined) idleFlags(reading);
-  const config = () => ({ ...commonOf(reading, inventory, environment), modes, once, healthProbeBindAddress });
+  const own = { modes, once, healthProbeBindAddress, metrics };
+  const config = () => ({ ...commonOf(reading, inventory, environment), ...own });
   return { problems, mayLeaveOut: !settings.dryRun, config };
 }
 

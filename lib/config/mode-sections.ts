@@ -15,6 +15,7 @@ import { parseWindow, windowWanted } from '../plan/window.ts';
 import { defaultBackupDir, defaultLockDir, kubeletSignerNames, nodePrefix } from '../well-known.ts';
 import { addressSources } from './address-settings.ts';
 import { authoritySettings } from './authority-settings.ts';
+import { fleetSettings } from './fleet-settings.ts';
 import { deliveries, machine, sources } from './management-settings.ts';
 import { type Mode, modeNames } from './mode-names.ts';
 
@@ -22,6 +23,9 @@ import { type Mode, modeNames } from './mode-names.ts';
 const renewalWindow = z.string({ error: windowWanted }).refine((text) => parseWindow(text) !== undefined, {
   error: windowWanted,
 });
+
+/** The collector reads no other files. */
+const metricsPath = directoryPath.refine((path) => path.endsWith('.prom'), { error: 'a path that ends in .prom' });
 
 const requester = z.strictObject({
   // A node renews its own certificate by another rule, kube-controller-manager's.
@@ -45,7 +49,10 @@ const ownSections = {
     restart: z
       .boolean()
       .default(false)
-      .describe('With once: restart components of this host that must read renewed files again, and prove their use'),
+      .describe(
+        'Restart components of this host that must read renewed files again, and prove their use; without once in a run ' +
+          'at each change of an input in the API and every half minute',
+      ),
     renewBefore: durationAboveZero
       .optional()
       .describe('Remaining life with which leaf certificates in files of this host are renewed. Default: none of it'),
@@ -71,7 +78,19 @@ const ownSections = {
     lockDir: directoryPath
       .default(defaultLockDir)
       .describe('Keeps a second process from writing the same files. Default: /run/kube-cert-recovery'),
+    warnBefore: durationAboveZero
+      .prefault('30d')
+      .describe('With once: remaining life below which an Event on the Node warns once a day. Default: 30d'),
+    metricsFile: metricsPath
+      .optional()
+      .describe("With once: file for node_exporter's textfile collector, written by each run. Default: none"),
+    onRenewed: directoryPath
+      .optional()
+      .describe(
+        'With once and restart: a program that is run as root after renewals, without arguments. Default: none',
+      ),
     ...authoritySettings,
+    ...fleetSettings,
     clockSynchronised: z
       .union([z.literal('auto'), z.boolean()], { error: 'auto, true or false' })
       .default('auto')

@@ -2,12 +2,13 @@
 import type { RenewalPolicy } from '../plan/decision.ts';
 import type { Inventory } from '../inventory/model.ts';
 import { isFile, isObtained } from '../inventory/places.ts';
-import { componentsIn } from '../inventory/resolve.ts';
+import { componentsIn } from '../inventory/component-view.ts';
 import { problemAt } from '../inventory/shape.ts';
 import { suggestion } from '../problems.ts';
 import { addressSourceKinds } from './address-settings.ts';
 import { renewAheadOf } from './ahead-settings.ts';
 import { acceptedAuthoritiesOf } from './authority-settings.ts';
+import { fleetPolicyOf } from './fleet-settings.ts';
 import { missing } from './sources.ts';
 import type { ConfigReading } from './sources.ts';
 import type { Mode } from './mode-names.ts';
@@ -45,8 +46,10 @@ export function policyOf({ settings, input }: ConfigReading, inventory: Inventor
     graceMs,
     settleMs: policy.settle,
     caRenewal: regen.caRenewal,
+    ...(regen.caOverlap !== undefined && { caOverlapMs: regen.caOverlap }),
     ...(ahead !== undefined && { ahead }),
     ...(acceptedAuthorities !== undefined && { acceptedAuthorities }),
+    ...fleetPolicyOf(regen),
   };
 }
 
@@ -91,7 +94,8 @@ function modeOf(mode: Mode, reading: ModeReading) {
   if (mode === 'regen') {
     checkPairs(reading, inventory);
     checkObtained(reading, inventory);
-    const { caRenewal: _ofPolicy, acceptCa: _accepted, ...own } = settings.regen;
+    const { caRenewal: _ofPolicy, acceptCa: _accepted, caOverlap: _overlap, ...others } = settings.regen;
+    const { waitForNodes: _nodes, acceptLagging: _lagging, ...own } = others;
     return [{ mode, ...own, kubeconfig, policy: policyOf(reading, inventory), keyAlgorithm }];
   }
   if (mode === 'syncer') return syncerOf(mode, reading);
@@ -104,15 +108,17 @@ function plainOf<M extends PlainMode>(mode: M, kubeconfig: string, settings: Set
   return { ...settings[mode], mode, kubeconfig, clockSynchronised } as PlainConfig<M>;
 }
 
-/** Refuses a daemon: no lock may be held while a certificate is obtained, so single runs do that. */
+/** Refuses a daemon that makes no single runs: no lock may be held while a certificate is obtained. */
 function checkObtained({ settings, problems }: ModeReading, inventory: Inventory | undefined): void {
-  if (settings.once || settings.dryRun || inventory?.artefacts.some(isObtained) !== true) return;
-  const message = `is required: ${inventory.name} obtains certificates from the cluster, which single runs do`;
+  if (settings.once || settings.dryRun || settings.regen.restart) return;
+  if (inventory?.artefacts.some(isObtained) !== true) return;
+  const message = `is required, or --restart: ${inventory.name} obtains certificates from the cluster, which single runs do`;
   problems.push({ path: '--once', kind: 'required', message });
 }
 
-/** Refuses unknown names: a misspelt name would never be fetched or delivered, unnoticed. */
+/** Refuses unknown names: a misspelt name would never be fetched, delivered or waited for, unnoticed. */
 export function checkPairs({ settings, file, problems }: ConfigReading, inventory: Inventory | undefined): void {
+  const signers = inventory?.artefacts.flatMap((one) => (one.kind === 'signer' ? one.name : []));
   const known = inventory?.artefacts.flatMap((one) => (one.kind === 'target' && isFile(one.location) ? one.name : []));
   for (const [name, source] of Object.entries(settings.regen.sources)) {
     const problem = problemAt(file.place, ['regen', 'sources', name], {
@@ -126,10 +132,12 @@ export function checkPairs({ settings, file, problems }: ConfigReading, inventor
     if (isKnown || Object.values(source).filter((one) => one !== undefined).length === 1) continue;
     problems.push(problem);
   }
-  for (const field of ['sources', 'deliveries'] as const) {
+  const wanted = 'a target in files of this host';
+  const named = [['sources', known, wanted] as const, ['deliveries', known, wanted] as const];
+  for (const [field, names, what] of [...named, ['waitForNodes', signers, 'a signer of the inventory'] as const]) {
     for (const name of Object.keys(settings.regen[field])) {
-      if (known === undefined || known.includes(name)) continue;
-      const message = `must be a target in files of this host, got "${name}"${suggestion(name, known)}`;
+      if (names === undefined || names.includes(name)) continue;
+      const message = `must be ${what}, got "${name}"${suggestion(name, names)}`;
       problems.push(problemAt(file.place, ['regen', field, name], { kind: 'notFound', message }));
     }
   }

@@ -36,6 +36,10 @@ const bindAddress = address(
   (text) => text === '0' || parseAddress(text) !== undefined,
 );
 const serverAddress = address('an address such as "127.0.0.1:6443"', (text) => (parseAddress(text)?.host ?? '') !== '');
+const servingAddress = address(
+  'an address such as "192.0.2.7:9793", or ":9793" for all of this machine',
+  (text) => parseAddress(text) !== undefined,
+);
 const serverName = hostnameText.refine((text) => checkedHostname(text) !== undefined, {
   error: 'a DNS name or an IP address',
 });
@@ -112,10 +116,24 @@ export const settingsSchema = z.strictObject({
   healthProbeBindAddress: bindAddress
     .optional()
     .describe('Where /livez, /readyz, /healthz and /metrics are served. Default: "0", nowhere'),
+  metrics: z
+    .strictObject({
+      bindAddress: servingAddress.describe('Where they are served, over TLS'),
+      certFile: directoryPath.describe('Certificate of this server'),
+      keyFile: directoryPath.describe('Its key'),
+      clientCaFile: directoryPath.describe('CA whose clients may read them'),
+    })
+    .optional()
+    .describe(
+      'Without once: metrics for other machines. Default: none; /metrics of healthProbeBindAddress is for this one alone',
+    ),
   log: z
     .strictObject({
       level: z.enum(['debug', 'info', 'warn', 'error']).default('info').describe('Default: info'),
-      format: z.enum(['json', 'text']).default('json').describe('Default: json'),
+      format: z
+        .enum(['json', 'text'])
+        .optional()
+        .describe('Default: text in the journal, with priorities, and on a terminal; else json'),
     })
     .prefault({})
     .describe('Log lines on standard error'),

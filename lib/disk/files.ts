@@ -22,17 +22,24 @@ function temporaryPrefix(path: string): string {
   return `.${basename(path)}${temporaryMark}`;
 }
 
-/**
- * Removes leftovers of killed runs next to `path`, with `before` only those that were written before that time. Its
- * directory must exist.
- */
-export async function removeLeftovers(disk: Disk, path: string, before = Infinity): Promise<void> {
+/** Leftovers of killed runs next to `path`, whose directory must exist. */
+export async function leftoversOf(disk: Pick<Disk, 'readdir'>, path: string): Promise<readonly string[]> {
   const directory = dirname(path);
   const names = await disk.readdir(directory);
-  for (const name of names.filter((entry) => entry.startsWith(temporaryPrefix(path)))) {
-    const at = join(directory, name);
-    const found = before === Infinity ? undefined : await unlessAbsent(() => disk.lstat(at));
-    if (found === undefined || found.mtimeMs < before) await disk.rm(at, { recursive: true, force: true });
+  return names.filter((entry) => entry.startsWith(temporaryPrefix(path))).map((name) => join(directory, name));
+}
+
+/**
+ * Removes files and links that killed runs have left next to `path`, with `before` only those that were written before
+ * that time. A directory is not ours and stays: its owner could lead a recursive removal to other files.
+ */
+export async function removeLeftovers(disk: Disk, path: string, before = Infinity): Promise<void> {
+  for (const at of await leftoversOf(disk, path)) {
+    const found = await unlessAbsent(() => disk.lstat(at));
+    if (found === undefined || found.isDirectory() || found.mtimeMs >= before) continue;
+    await disk.rm(at, { force: true }).catch((err: unknown) => {
+      if (!['EISDIR', 'ERR_FS_EISDIR'].includes(systemCode(err) ?? '')) throw err;
+    });
   }
 }
 
@@ -148,6 +155,8 @@ export interface FileToWrite {
   readonly what: string;
   /** Other processes may be writing it, too: younger temporary files are no leftovers. */
   readonly isShared?: true;
+  /** In a directory of another program, which must be there. Whatever lies at the path is replaced, unread. */
+  readonly isForOthers?: true;
 }
 
 /** Longest time for which a process writes a small file. */
@@ -159,8 +168,9 @@ export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Pro
   const directory = dirname(path);
   const bytes = Buffer.from(file.content);
   return attempt({ code: 'WriteFailed', action: 'write', what: `${file.what} "${path}"`, directory }, async () => {
-    if ((await unlessAbsent(() => disk.lstat(directory))) === undefined) await ensureDirectory(disk, directory);
-    const before = await unlessAbsent(() => readRegularFile(disk, path));
+    if (file.isForOthers !== true && (await unlessAbsent(() => disk.lstat(directory))) === undefined)
+      await ensureDirectory(disk, directory);
+    const before = file.isForOthers === true ? undefined : await unlessAbsent(() => readRegularFile(disk, path));
     if (before !== undefined && bytes.equals(before)) {
       await disk.chmod(path, mode);
       return 'unchanged';

@@ -57,10 +57,32 @@ export async function stateOf(unit: string, signal: AbortSignal): Promise<string
   return runSystemctl(args, { timeoutMs: askMs, signal }).then(stateIn, () => undefined);
 }
 
+/** Output of `systemctl show` by the name of the unit; undefined where systemd does not answer. */
+export async function shownOf(
+  units: readonly string[],
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, string> | undefined> {
+  const args = ['show', ...['Id', ...names].map((name) => `--property=${name}`), ...units];
+  return runSystemctl(args, { timeoutMs: askMs, signal }).then(
+    (shown) =>
+      new Map(
+        shown
+          .trim()
+          .split('\n\n')
+          .map((text) => [propertyIn(text, 'Id'), text]),
+      ),
+    () => undefined,
+  );
+}
+
+/** Pure. Value in the output of `systemctl show`; empty where it is not there. */
+export const propertyIn = (shown: string, name: string): string =>
+  new RegExp(`^${name}=(.*)$`, 'm').exec(shown)?.[1] ?? '';
+
 /** Pure. State of a unit in the output of `systemctl show`, in any order. */
 export function stateIn(shown: string): string {
-  const valueOf = (name: string): string => new RegExp(`^${name}=(.*)$`, 'm').exec(shown)?.[1] ?? '';
-  return `${valueOf('ActiveState')}/${valueOf('SubState')}`;
+  return `${propertyIn(shown, 'ActiveState')}/${propertyIn(shown, 'SubState')}`;
 }
 
 /** The unit that a process belongs to, by its control group; undefined when none manages it. */

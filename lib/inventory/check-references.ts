@@ -4,6 +4,7 @@ import { suggestion } from '../problems.ts';
 import type { Problem } from '../problems.ts';
 import type { Artefact } from './model.ts';
 import { dependenciesOf, originalOf, topologicalOrder } from './order.ts';
+import { holdsBundles } from './location-kinds.ts';
 import { isFile } from './places.ts';
 
 /** An item of the list of artefacts, as far as it could be parsed. */
@@ -141,7 +142,8 @@ export function soundReferences(artefact: Artefact, { all, byName }: Surrounding
       return [conflict(path, `must name what is there wherever this is, ${got}`)];
     }
     const original = byCopy ? originalOf(all, found.artefact) : found.artefact;
-    const isPair = original?.kind === 'external' && original.location.kind !== 'configMap' && artefact.kind !== 'copy';
+    const isBundle = original !== undefined && !isFile(original.location) && holdsBundles(original.location);
+    const isPair = original?.kind === 'external' && !isBundle && artefact.kind !== 'copy';
     if (original === undefined || (kinds.includes(original.kind) && !isPair)) return [];
     return [invalid(path, `must name ${wanted}, got "${name}", ${kindText(found.artefact.kind)}`)];
   });

@@ -18,8 +18,9 @@ import {
   surroundingsOf,
   uniqueName,
 } from './check-references.ts';
+import { checksOfExternals } from './check-externals.ts';
 import { artefactContent, keysOf } from './content.ts';
-import { locationKeys, locationKinds } from './location-kinds.ts';
+import { contentIn, locationKeys, locationKinds } from './location-kinds.ts';
 import { checkedHostname } from './values.ts';
 import type { Artefact, Location } from './model.ts';
 import { originalOf } from './order.ts';
@@ -35,6 +36,7 @@ function fittingLocations(artefact: Artefact, all: readonly Artefact[]): readonl
       return holds.includes(kind);
     });
   if (original === undefined || artefact.kind !== 'copy') return holding(artefact.kind);
+  if (original.kind === 'external' && contentIn(original.location) === 'registryAuths') return ['registryAuths'];
   return original.kind === 'opaque' || original.kind === 'external' ? [original.location.kind] : holding(original.kind);
 }
 
@@ -70,12 +72,6 @@ function requested(artefact: Artefact): FieldProblem[] {
   return isPair
     ? []
     : [invalid(['obtainedBy'], 'must be left out: only client certificates in files of this host are requested')];
-}
-
-/** Checks followedAs: objects in the API are kept up to date by others. */
-function followed(artefact: Artefact): FieldProblem[] {
-  if (artefact.kind !== 'external' || artefact.followedAs === undefined || isFile(artefact.location)) return [];
-  return [invalid(['followedAs'], 'must be left out: only CAs in files of this host are followed')];
 }
 
 function life(artefact: Artefact): FieldProblem[] {
@@ -251,7 +247,7 @@ const checks: readonly ((artefact: Artefact, around: Surroundings & Declarations
   condition,
   selfSigned,
   requested,
-  followed,
+  ...checksOfExternals,
   life,
   promotion,
   keptSubject,

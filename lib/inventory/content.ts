@@ -1,5 +1,5 @@
 // The content of an artefact, and the keys of its entries. Pure.
-import { fileKinds, holdsBundles } from './location-kinds.ts';
+import { contentIn, fileKinds } from './location-kinds.ts';
 import type { Artefact, Kubeconfigs, ResolvedArtefact } from './model.ts';
 import { originalOf } from './order.ts';
 
@@ -7,6 +7,9 @@ import { originalOf } from './order.ts';
 export const certificateKey = fileKinds.pemPair.files.certFile;
 export const privateKeyKey = fileKinds.pemPair.files.keyFile;
 export const caBundleKey = fileKinds.pemFile.files.file;
+export const registryAuthsKey = fileKinds.registryAuths.files.file;
+/** Keys by which content is compared and copied. */
+export const standardKeys = [caBundleKey, certificateKey, privateKeyKey, registryAuthsKey];
 
 /** Required form of the content, where it is known here. */
 export type ArtefactContent =
@@ -33,8 +36,10 @@ export function artefactContent<T extends Artefact | ResolvedArtefact>(
     case 'caBundle':
     case 'composedBundle':
       return { kind: 'bundle' };
-    case 'external':
-      return { kind: holdsBundles(original.location.kind) ? 'bundle' : 'pair' };
+    case 'external': {
+      const kind = contentIn(original.location);
+      return { kind: kind === 'bundle' || kind === 'pair' ? kind : 'opaque' };
+    }
     case 'keyPair':
       return { kind: 'keyPair', privateKey: original.privateKey, publicKey: original.publicKey };
     case 'kubeconfigs':

@@ -8,6 +8,8 @@ interface Finder {
   readonly finds: string;
   /** It reads the flags of components, which name files. */
   readonly readsFlags?: true;
+  /** Directories in which it reads files that are no entries. */
+  readonly readsIn?: readonly string[];
   /** Parameters whose values it reads in the API. */
   readonly asks: readonly string[];
 }
@@ -18,6 +20,7 @@ export const finders = {
   kubelet: {
     looksAt: 'machine',
     finds: 'on this machine, in kubelet.conf and the configuration of the kubelet',
+    readsIn: ['kubernetesDir', 'kubeletDir'],
     asks: [],
   },
   openshift: {

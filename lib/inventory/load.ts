@@ -17,7 +17,7 @@ import { finderOf, flagReaders } from './finders.ts';
 import { directoryOf, filesOf, isFile, namedFileOf, parametersOf } from './places.ts';
 import { checkedHostname } from './values.ts';
 import { fileKinds, locationKeys, locationKeysText, type RawLocation } from './location-kinds.ts';
-import type { ApiLocation, Artefact, DiskLocation, Inventory, Location } from './model.ts';
+import type { ApiLocation, Artefact, DiskLocation, FieldLocation, Inventory, Location } from './model.ts';
 import { artefactSchema, inventoryFileSchema, inventoryHead, inventorySchema } from './schema.ts';
 import type { RawInventory } from './schema.ts';
 import { checkShape, problemAt } from './shape.ts';
@@ -49,15 +49,22 @@ function locationOf(raw: RawLocation, namespace: string | undefined): Location |
   }
   const value = raw[kind];
   const path = ['location', 'namespace'];
+  const content = raw.content !== undefined && { content: raw.content };
   if (kind in fileKinds) {
-    if (raw.namespace !== undefined) return invalid(path, 'must be left out for files on this host');
+    const beside = (['namespace', 'key', 'content'] as const).find((key) => raw[key] !== undefined);
+    if (beside !== undefined) return invalid(['location', beside], 'must be left out for files on this host');
     return { kind, ...(typeof value === 'string' ? { file: value } : value) } as DiskLocation;
+  }
+  if (kind === 'field') {
+    if (raw.namespace !== undefined) return invalid(path, 'must be left out for an object without a namespace');
+    return { kind, ...raw.field, ...content } as FieldLocation;
   }
   const where = raw.namespace ?? namespace;
   if (where === undefined) {
     return required(path, 'is required: the namespace of the object, here or for the whole inventory');
   }
-  return { kind, namespace: where, name: value } as ApiLocation;
+  const key = raw.key !== undefined && { key: raw.key };
+  return { kind, namespace: where, name: value, ...key, ...content } as ApiLocation;
 }
 
 interface Reading {
@@ -84,16 +91,18 @@ function readArtefacts(list: unknown, namespace: string | undefined): Reading {
   return { entries, findings };
 }
 
-function unusedDeclarations({ parameters, directories, files }: Head, artefacts: readonly Artefact[]): FieldProblem[] {
+function unusedDeclarations(head: Head, artefacts: readonly Artefact[]): FieldProblem[] {
+  const { parameters, directories, files } = head;
   const paths = artefacts.flatMap(({ location }) => (isFile(location) ? filesOf(location) : []));
   const used = {
     parameters: new Set<string | undefined>(artefacts.flatMap((one) => parametersOf(one))),
-    directories: new Set(
-      [
+    directories: new Set<string | undefined>([
+      ...(finderOf(head)?.readsIn ?? []),
+      ...[
         ...paths.map(({ file }) => file),
         ...[...Object.values(files), ...Object.values(directories)].flatMap((one) => one.default ?? []),
       ].map((file) => directoryOf(file)),
-    ),
+    ]),
     files: new Set(paths.map(({ file }) => namedFileOf(file))),
   };
   return Object.entries({ parameters, directories, files }).flatMap(([group, declared]) =>

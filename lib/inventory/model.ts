@@ -1,7 +1,7 @@
 // The inventory: one declared model of every artefact of a control plane. Everything the tool does follows from it:
 // renewals of regen, files of the syncer, proofs, RBAC rules, the output of `status`. Types only, inferred from the
 // checks of schema.ts; presets are data (presets/*.yaml), loaded and checked by load.ts, made concrete by resolve.ts.
-import type { fileKinds, objectKinds, RawLocation } from './location-kinds.ts';
+import type { fieldKinds, fileKinds, objectKinds, RawLocation } from './location-kinds.ts';
 import type { RawArtefact, RawInventory } from './schema.ts';
 
 type DeepReadonly<T> = T extends readonly (infer Item)[]
@@ -20,7 +20,15 @@ type Place = {
     readonly kind: Kind;
     readonly namespace: string;
     readonly name: string;
+    /** The entry that holds the bundle, where it is not that of a bundle of ours. */
+    readonly key?: string;
+    readonly content?: RawLocation['content'];
   };
+} & {
+  readonly [Kind in keyof typeof fieldKinds]: {
+    readonly kind: Kind;
+    readonly content?: RawLocation['content'];
+  } & DeepReadonly<Required<RawLocation>[Kind]>;
 } & { readonly [Kind in FileKind]: { readonly kind: Kind } & Fields<Required<RawLocation>[Kind]> };
 
 /**
@@ -28,9 +36,12 @@ type Place = {
  * may begin with a directory parameter, `{pkiDir}/etcd/server.crt`.
  */
 export type LocationOf<Kind extends keyof Place> = Place[Kind];
+/** A Secret or a ConfigMap. */
 export type ApiLocation = LocationOf<keyof typeof objectKinds>;
+/** A field of another object. */
+export type FieldLocation = LocationOf<keyof typeof fieldKinds>;
 export type DiskLocation = LocationOf<FileKind>;
-export type Location = ApiLocation | DiskLocation;
+export type Location = ApiLocation | FieldLocation | DiskLocation;
 
 type Placed<Raw> = Raw extends unknown ? Omit<Raw, 'location'> & { readonly location: Location } : never;
 export type Artefact = Placed<DeepReadonly<RawArtefact>>;
@@ -109,9 +120,11 @@ export interface ResolvedSigner extends Signer {
 export interface ResolvedKeyPair extends KeyPair {
   readonly keyWanted?: string;
 }
-/** `unread`: why its settings cannot be followed, and the remedy. */
-interface ResolvedExternal extends External {
+export interface ResolvedExternal extends External {
+  /** Why its settings cannot be followed, and the remedy. */
   readonly unread?: string;
+  /** It is also the certificate of a signer, of which kube-controller-manager takes one alone. */
+  readonly isOfSigner?: true;
 }
 export type ResolvedArtefact =
   | Exclude<Artefact, Signer | Target | KeyPair | External>

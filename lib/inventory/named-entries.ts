@@ -31,7 +31,7 @@ export function namedHere(declared: readonly Artefact[], places: PlacesHere, usu
     const own = here.get(name);
     if (own === undefined) return [];
     const others = declared.filter((one) => gone.get(one.name) === name);
-    const artefact = withReadersOf(own, others);
+    const artefact = withInputsOf(withReadersOf(own, others), others);
     const issuer = issuerOf(artefact);
     if (issuer === undefined || !gone.has(issuer)) return [withoutPlace(artefact, issuer, { here, declared, usual })];
     const instead = gone.get(issuer);
@@ -73,6 +73,13 @@ function withReadersOf(artefact: Artefact, others: readonly Artefact[]): Artefac
   if (added.length === 0) return artefact;
   const before = artefact.readers.filter((one) => !added.some(({ component }) => component === one.component));
   return { ...artefact, readers: [...before, ...added] };
+}
+
+/** Adds the CAs of the same file for another purpose. */
+function withInputsOf(artefact: Artefact, others: readonly Artefact[]): Artefact {
+  if (artefact.kind !== 'external' || artefact.inputs === undefined) return artefact;
+  const added = others.flatMap((one) => (one.kind === 'external' ? (one.inputs ?? []) : []));
+  return { ...artefact, inputs: [...new Set([...artefact.inputs, ...added])] };
 }
 
 interface Around {

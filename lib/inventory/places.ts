@@ -4,14 +4,26 @@
 // parameters and directories of a declaration. Pure.
 import { dirname, join } from 'node:path';
 import { artefactContent, certificateKey, keysOf } from './content.ts';
-import { fileKinds, objectKinds } from './location-kinds.ts';
-import type { Artefact, DiskLocation, Inventory, Location, ResolvedArtefact, Signer } from './model.ts';
+import { fieldKinds, fileKinds, objectKinds } from './location-kinds.ts';
+import type {
+  ApiLocation,
+  Artefact,
+  DiskLocation,
+  FieldLocation,
+  Inventory,
+  Location,
+  ResolvedArtefact,
+  Signer,
+} from './model.ts';
 import { withoutSlashesAtEnd } from '../address.ts';
 
 /** Whether an artefact is a file of this host: repaired without an API server, and with one owner only. */
 export function isFile(location: Location): location is DiskLocation {
   return location.kind in fileKinds;
 }
+
+/** Whether it is a Secret or a ConfigMap. */
+export const isObject = (location: Location): location is ApiLocation => location.kind in objectKinds;
 
 type OfKind = Pick<Artefact, 'kind'>;
 
@@ -112,15 +124,26 @@ interface Place {
   readonly text: string;
 }
 
+/** Name of a field in a message: `field "controllerconfigs.machineconfiguration.openshift.io/NAME spec.x"`. */
+export function fieldText({ apiVersion, resource, name, path }: FieldLocation): string {
+  const group = apiVersion.includes('/') ? `.${apiVersion.replace(/\/.*/, '')}` : '';
+  return `${fieldKinds.field.word} "${resource}${group}/${name} ${path}"`;
+}
+
 /** Every place that an artefact takes for itself: its location, and its path below the syncer's directory. */
 export function placesOf({ location, published }: Artefact): readonly Place[] {
   if (isFile(location)) return filesOf(location).map(({ path, file }) => ({ path, id: file, text: `file "${file}"` }));
-  const { kind, namespace, name } = location;
+  if (!isObject(location)) {
+    const text = fieldText(location);
+    return [{ path: ['location', location.kind], id: text, text }];
+  }
+  const { kind, namespace, name, key } = location;
   const { word, directory } = objectKinds[kind];
+  const entry = key === undefined ? '' : ` ${key}`;
   const object = {
     path: ['location', kind],
-    id: `${kind} ${namespace}/${name}`,
-    text: `${word} "${namespace}/${name}"`,
+    id: `${kind} ${namespace}/${name}${entry}`,
+    text: `${word} "${namespace}/${name}"${entry}`,
   };
   if (published === undefined) return [object];
   const below = `${directory}/${name}`;
@@ -137,7 +160,7 @@ interface PublishedPlace {
 
 /** Returns where the syncer writes an artefact; undefined for an artefact that it does not write. */
 export function publishedPlace({ location, published }: Placed, destinationDir: string): PublishedPlace | undefined {
-  if (published === undefined || isFile(location)) return undefined;
+  if (published === undefined || !isObject(location)) return undefined;
   const { directory, mode } = objectKinds[location.kind];
   return { directory: join(destinationDir, directory, location.name), mode };
 }

@@ -7,7 +7,9 @@ import { errorText, RecoveryError } from '../errors.ts';
 import { suggestion } from '../problems.ts';
 import { checkedInventory, loadInventory, type LoadOptions, placedInventory, type RawInventoryFile } from './load.ts';
 import type { Inventory } from './model.ts';
+import { allDirectories } from './places.ts';
 import { chosenInventory, chosenPreset, presetChoice, type PresetChoice } from './preset-choice.ts';
+import type { Environment } from './resolve.ts';
 
 const directory = new URL('./presets/', import.meta.url);
 const extension = '.yaml';
@@ -82,3 +84,17 @@ function loadChosen(name: string, choice: PresetChoice, options: LoadOptions): I
 }
 
 export const installedPresets: PresetSource = { names: presetNames, load: loadPreset };
+
+interface OfMachine {
+  readonly inventory: Inventory;
+  readonly environment: Environment;
+}
+
+/** Returns the same machine by another preset: of the former inventory only the directories count. */
+export function withPreset<M extends OfMachine>(machine: M, name: string, options: LoadOptions = {}): M {
+  const inventory = loadPreset(name, options);
+  const known = allDirectories(machine.inventory, machine.environment.directories ?? {});
+  const names = Object.keys(inventory.directories ?? {}).filter((one) => known[one] !== undefined);
+  const directories = Object.fromEntries(names.map((one) => [one, known[one] ?? '']));
+  return { ...machine, inventory, environment: { directories } };
+}

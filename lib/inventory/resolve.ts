@@ -8,6 +8,7 @@ import { checkPlaces } from './check-values.ts';
 import type {
   Artefact,
   Endpoints,
+  External,
   Feature,
   HostnameSource,
   Inventory,
@@ -44,6 +45,8 @@ export interface Environment {
   readonly files?: Readonly<Record<string, string | null>>;
   /** Files that flags of this machine's components name: a file without an entry becomes an entry. */
   readonly named?: readonly FileOfFlag[];
+  /** Files of CAs that are also the certificate of a signer, whose key is beside them. */
+  readonly signerFiles?: readonly string[];
   /** Settings of this machine's components that could not be followed. */
   readonly unread?: readonly UnreadSettings[];
   /** Endpoints discovered on this machine. */
@@ -208,6 +211,13 @@ function ownedHere({ owned }: Signer, valuesOf: ValuesOf): Pick<Signer, 'owned'>
   return { owned: valuesOf(owned.unlessSet)?.length === 0 ? owned : false };
 }
 
+/** Returns the mark of a file that kube-controller-manager signs with, too: of two certificates in it, it takes none. */
+function signerFileHere({ location }: External, { signerFiles = [] }: Environment): { readonly isOfSigner?: true } {
+  return isFile(location) && filesOf(location).some(({ file }) => signerFiles.includes(file))
+    ? { isOfSigner: true }
+    : {};
+}
+
 /** Throws InventoryInvalid, which lists every missing parameter and every name that is no host name. */
 export function resolve(inventory: Inventory, environment: Environment): Resolved {
   const problems = checkEnvironment(inventory, environment);
@@ -237,6 +247,8 @@ export function resolve(inventory: Inventory, environment: Environment): Resolve
     if (artefact.kind === 'signer') {
       return { ...artefact, ...ownedHere(artefact, valuesOf), location, readers };
     }
+    if (artefact.kind === 'external')
+      return { ...artefact, location, readers, ...signerFileHere(artefact, environment) };
     if (artefact.kind !== 'target') return { ...artefact, location, readers };
     const { commonName: _, organizationsBefore, demandedBy: _demandedBy, ...target } = artefact;
     const namesUnknown = parametersOf(artefact).flatMap((name) => unknown[name] ?? []);
@@ -275,25 +287,4 @@ function flagsByFile(
   return Object.fromEntries(
     [...Map.groupBy(told, ([file]) => file)].map(([file, all]) => [file, [...new Set(all.map(([, one]) => one))]]),
   );
-}
-
-/** Components that the inventory names as readers, in sorted order. */
-export function componentsIn({ artefacts }: Pick<Inventory | Resolved, 'artefacts'>): readonly string[] {
-  return [...new Set(artefacts.flatMap(({ readers }) => readers.map(({ component }) => component)))].toSorted();
-}
-
-/**
- * Returns the same artefacts from the view of these components: only artefacts that they read are published, and they
- * are the only readers. All other artefacts stay in the inventory, because artefacts refer to each other by name.
- */
-export function readBy(resolved: Resolved, components: readonly string[]): Resolved {
-  return {
-    ...resolved,
-    artefacts: resolved.artefacts.map((artefact) => {
-      const readers = artefact.readers.filter(({ component }) => components.includes(component));
-      if (readers.length > 0) return { ...artefact, readers };
-      const { published: _published, ...unpublished } = artefact;
-      return { ...unpublished, readers };
-    }),
-  };
 }

@@ -5,7 +5,7 @@ import * as z from 'zod';
 import {
   duration,
   entryKey,
-  followedAs,
+  followed,
   hostnameText,
   namespaceName,
   objectName,
@@ -231,7 +231,7 @@ export const artefactSchema = z.discriminatedUnion('kind', [
     .strictObject({
       kind: z.literal('external'),
       ...base,
-      followedAs,
+      ...followed,
     })
     .describe(
       'A CA bundle or a certificate with its key that somebody else maintains: used here, never written, unless followed',

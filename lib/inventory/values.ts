@@ -77,10 +77,27 @@ export const obtainedBy = z
   .exactOptional()
   .describe('request: with a CertificateSigningRequest by its own key, once it has expired; it has no issuer here');
 
-export const followedAs = z
-  .enum(['serverCa', 'clientCa'])
-  .exactOptional()
-  .describe(
-    'Of CAs in files: a CA that the cluster has renewed with the key of the CA here takes its place. serverCa: by ' +
-      'these CAs the API server is verified that publishes it; clientCa: by these, clients of this machine',
-  );
+/** CAs in files of this host that follow those of the cluster. */
+export const followed = {
+  followedAs: z
+    .enum(['serverCa', 'clientCa', 'otherCa'])
+    .exactOptional()
+    .describe(
+      'Of CAs in files: a CA that the cluster has renewed with the key of the CA here takes its place. serverCa: by ' +
+        'these CAs the API server is verified that publishes it; clientCa: by these, clients of this machine; otherCa: ' +
+        'by these, others',
+    ),
+  presence: z
+    .enum(['required', 'optional'])
+    .exactOptional()
+    .describe(
+      'Of a bundle that files follow, and of credentials that are copied. optional: where it is absent or empty, nothing is missing. Default: required',
+    ),
+  inputs: z
+    .array(objectName)
+    .min(1)
+    .exactOptional()
+    .describe(
+      'Of CAs that are followed: bundles whose valid CAs are added. What the file holds stays until it expires',
+    ),
+};

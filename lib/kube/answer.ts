@@ -62,6 +62,9 @@ export function parseAnswer(request: KubeRequest, attempt: Attempt, text: string
   return value;
 }
 
+/** Kinds of an answer in another form. */
+export const inPlace = { versions: 'Table', metadata: 'PartialObjectMetadataList' } as const;
+
 function problemOf({ method, path, objects }: KubeRequest, value: unknown): string | undefined {
   const target = requestTarget(path);
   if (target?.resource === undefined) return undefined;
@@ -70,7 +73,7 @@ function problemOf({ method, path, objects }: KubeRequest, value: unknown): stri
   if (typeof kind !== 'string' || !/^[A-Za-z]{1,63}$/.test(kind)) return 'it is no object of Kubernetes';
   const wanted = wantedKind(method, target);
   if (method === 'DELETE' && kind === 'Status') return undefined;
-  if (objects === 'versions' && kind === 'Table') return undefined;
+  if (objects !== undefined && kind === inPlace[objects]) return undefined;
   if (wanted === undefined ? kind === 'Status' : kind !== wanted) return `it is of kind ${kind}`;
   const { name, namespace, subresource } = target;
   if (name === undefined || subresource !== undefined || method === 'DELETE') return undefined;

@@ -20,6 +20,14 @@ export const clusterInfoKey = 'kubeconfig';
 
 const mostCharacters = bounds.clusterInfo.most.characters;
 
+/** Address of the API server in it; undefined where it names none. */
+export function publishedServer({ data }: ClusterInfo): string | undefined {
+  const text: unknown = data?.[clusterInfoKey];
+  if (typeof text !== 'string' || text.length > mostCharacters) return undefined;
+  const server = onlyEntries(Buffer.from(text)).cluster?.['server'];
+  return typeof server === 'string' && URL.parse(server)?.protocol === 'https:' ? server : undefined;
+}
+
 /** Unchecked bytes of the CA in it, or why there are none. */
 export function publishedAuthority({ data }: ClusterInfo): Buffer | { readonly problem: string } {
   const text: unknown = data?.[clusterInfoKey];

@@ -12,7 +12,7 @@ import {
 } from '../kubeconfig/credentials.ts';
 import { errorText, isCode, RecoveryError } from '../errors.ts';
 import { type Log, Repeats } from '../log.ts';
-import { describeRequest } from './answer.ts';
+import { describeRequest, inPlace } from './answer.ts';
 import { type Attempt, isAway, unavailable } from './api-error.ts';
 import { Breakers, type ServerBreaker } from './circuit-breaker.ts';
 import { send, watchEvents } from './exchange.ts';
@@ -258,7 +258,7 @@ const json = 'application/json';
 
 /** Accept header of a request; a server that does not know the form sends whole objects. */
 const accepted = (objects: KubeRequest['objects']): string =>
-  objects === undefined ? json : `${json};as=Table;g=meta.k8s.io;v=v1,${json}`;
+  objects === undefined ? json : `${json};as=${inPlace[objects]};g=meta.k8s.io;v=v1,${json}`;
 
 /** Problems of a kubeconfig come as a list. */
 const oneLine = (err: unknown): string => errorText(err).replaceAll(/\n\s*/g, '; ');

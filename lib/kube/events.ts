@@ -20,7 +20,9 @@ export type EventReason =
   | 'CABundleUpdateRequired'
   | 'TargetUpdateRequired'
   | 'CertificateRequestApproved'
-  | 'CertificateRequestPending';
+  | 'CertificateRequestPending'
+  /** As k3s warns (pkg/certmonitor). */
+  | 'CertificateExpirationWarning';
 
 interface Named {
   readonly name: string;
@@ -91,6 +93,11 @@ export class EventRecorder {
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
+  }
+
+  /** Number of events that wait for the API. */
+  get waiting(): number {
+    return this.#queue.length;
   }
 
   record(event: RecordedEvent): void {

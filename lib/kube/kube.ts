@@ -15,8 +15,11 @@ export interface KubeRequest {
   readonly contentType?: string;
   /** Form of the answer: JSON (default), or `text` unparsed, for /readyz. */
   readonly answer?: 'json' | 'text';
-  /** `versions`: of objects only that they are there and their version, in a few hundred bytes. Default: whole. */
-  readonly objects?: 'versions' | undefined;
+  /**
+   * `versions`: of objects only that they are there and their version, in a few hundred bytes; `metadata`: of the objects
+   * of a list only their metadata. Default: whole.
+   */
+  readonly objects?: 'versions' | 'metadata' | undefined;
   /** A longer answer is not read: KubeUnavailable with `tooLarge` in its details. Default: 10 MiB. */
   readonly mostBytes?: number | undefined;
   /** Milliseconds until the request is aborted. Default 10 000, and `longestMs` then 30 000. */

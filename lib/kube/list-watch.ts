@@ -3,7 +3,7 @@
 // After any failure the objects are listed again, so an update made while the API was away is reported, not lost; only
 // when the server closes a watch in an orderly way is the next watch started from the last version, without a list.
 import type { Clock } from '../clock.ts';
-import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { type ErrorCode, errorText, isCode, RecoveryError } from '../errors.ts';
 import type { CheckState } from '../health.ts';
 import type { Log } from '../log.ts';
 import { describeRequest } from './answer.ts';
@@ -21,6 +21,7 @@ export interface WatchStatus {
   readonly lastProgress: Date | undefined;
   /** Why it waits. */
   readonly message?: string;
+  readonly code?: ErrorCode;
 }
 
 export interface ListWatchOptions<T, K = T> extends ListOptions<T, K> {
@@ -149,19 +150,15 @@ class ListWatch<T, K> {
     // A server that is away has a pace of its own, shared by all waiting clients.
     const ms = isAway(err) ? 0 : backoffMs(this.#failures, { firstMs: firstRetryMs, longestMs, random: Math.random });
     const now = clock.now();
-    const fields = {
-      err: message,
-      attempt: this.#failures,
-      duration: ms,
-      ...(err instanceof RecoveryError && { code: err.code }),
-    };
+    const code = err instanceof RecoveryError ? { code: err.code } : {};
+    const fields = { err: message, attempt: this.#failures, duration: ms, ...code };
     // The first failure is logged as a warning, and again when it lasts; failures in between are not.
     const quietMs = Math.abs(now.getTime() - (this.#loggedAt?.getTime() ?? 0));
     if (this.#failures === 1 || quietMs >= logAgainMs) {
       this.#loggedAt = now;
       log.warn('watch.failed', fields);
     } else log.debug('watch.failed', fields);
-    this.#status('waiting', message);
+    this.#status('waiting', { message, ...code });
     await clock.sleep(ms, signal);
     this.#succeeded = await connection.turn(signal);
   }
@@ -170,8 +167,8 @@ class ListWatch<T, K> {
     return { ...describeRequest('GET', this.#options.path), verb: 'watch', server: this.#options.connection.server };
   }
 
-  #status(phase: WatchStatus['phase'], message?: string): void {
-    this.#options.onStatus?.({ phase, lastProgress: this.#lastProgress, ...(message !== undefined && { message }) });
+  #status(phase: WatchStatus['phase'], why?: Pick<WatchStatus, 'message' | 'code'>): void {
+    this.#options.onStatus?.({ phase, lastProgress: this.#lastProgress, ...why });
   }
 }
 
@@ -204,6 +201,12 @@ export class WatchHealth {
   /** `what`: `Secret "namespace/name"`. */
   set(what: string, status: WatchStatus): void {
     this.#statuses.set(what, status);
+  }
+
+  /** Longest time for which one has heard nothing. */
+  ageMs(now: Date): number {
+    const open = [...this.#statuses.values()].filter(({ phase }) => phase !== 'stopped');
+    return Math.max(0, ...open.map(({ lastProgress }) => now.getTime() - (lastProgress ?? this.#began).getTime()));
   }
 
   check(now: Date): CheckState {

@@ -94,7 +94,9 @@ async function listOnce<T, K>({
     const items =
       form === 'versions' && page.rows !== undefined
         ? (page.rows ?? []).map(() => ({ metadata: { resourceVersion } }))
-        : page.items;
+        : page.items === null // of metadata alone, where there is no object
+          ? []
+          : page.items;
     if (resourceVersion === undefined || !Array.isArray(items) || !items.every(isMapping)) {
       const attempt = { ...describeRequest('GET', path), verb: 'list', server: connection.server };
       throw wrongAnswer(attempt, 'it is no list of objects');

@@ -70,27 +70,35 @@ interface Versioned {
   readonly metadata?: { readonly resourceVersion?: string };
 }
 
-type WatchVersionOptions = ObjectName &
-  Omit<ListWatchOptions<Versioned>, 'path' | 'pages' | 'objects' | 'onList' | 'onEvent'> & {
-    /** Called after each list and each event; undefined: absent. Must return immediately and must not throw. */
-    readonly onVersion: (version: string | undefined) => void;
-  };
+interface WatchPathOptions extends Omit<ListWatchOptions<Versioned>, 'pages' | 'objects' | 'onList' | 'onEvent'> {
+  /** Called after each list and each event; undefined: absent. Must return immediately and must not throw. */
+  readonly onVersion: (version: string | undefined) => void;
+}
+
+/** Watches a Secret or a ConfigMap. */
+export function watchVersion({
+  kind,
+  namespace,
+  name,
+  log,
+  ...rest
+}: ObjectName & Omit<WatchPathOptions, 'path'>): Promise<void> {
+  const path = namedListPath({ kind, namespace, name });
+  return watchPath({ ...rest, path, log: log.with({ [kind]: `${namespace}/${name}` }) });
+}
 
 /**
- * Reports the object's newest version until `signal` aborts, by a list and a watch narrowed to its name. "Absent" is
- * reported only after a successful list without the object or a DELETED event, never because of an error. Never
- * rejects.
+ * Reports the newest version of the object that alone is in the list at `path` until `signal` aborts, by a list and a
+ * watch narrowed to its name. "Absent" is reported only after a successful list without the object or a DELETED event,
+ * never because of an error. Never rejects.
  *
  * The object itself is not requested, and a list reports a version that is at least as new as its own: users who can
  * write objects decide how large they are, their metadata too, and many watches may receive one at the same time.
  */
-export function watchVersion(options: WatchVersionOptions): Promise<void> {
-  const { kind, namespace, name, onVersion, log, ...rest } = options;
+export function watchPath({ onVersion, ...rest }: WatchPathOptions): Promise<void> {
   return listWatch<Versioned>({
     ...rest,
-    path: namedListPath({ kind, namespace, name }),
     objects: 'versions',
-    log: log.with({ [kind]: `${namespace}/${name}` }),
     onList: ([object]) => onVersion(object?.metadata?.resourceVersion),
     onEvent: (type, object) => onVersion(type === 'DELETED' ? undefined : object.metadata?.resourceVersion),
   });

@@ -1,12 +1,16 @@
 // Objects of the API as they arrive in JSON, by the types of client-node, which cost nothing at run time.
 import type {
+  AdmissionregistrationV1WebhookClientConfig,
   KubernetesObject,
   V1APIService,
   V1CertificateSigningRequest,
+  V1CustomResourceDefinition,
+  V1EndpointSlice,
   V1Node,
   V1NodeList,
   V1Pod,
   V1PodList,
+  V1ValidatingWebhookConfiguration,
 } from '@kubernetes/client-node';
 
 /**
@@ -25,7 +29,12 @@ export type NodeObject = Received<V1Node>;
 export type Pod = Received<V1Pod>;
 export type PodList = Received<V1PodList>;
 export type NodeList = Received<V1NodeList>;
+export type EndpointSlice = Received<V1EndpointSlice>;
 export type ApiService = Received<V1APIService>;
+/** An object of any kind in which a caBundle may be. */
+export type VerifyingObject = Received<V1APIService & V1CustomResourceDefinition & V1ValidatingWebhookConfiguration>;
+/** How kube-apiserver verifies another server. */
+export type VerifyingConfig = Received<V1APIService['spec'] & AdmissionregistrationV1WebhookClientConfig>;
 export type ReceivedRequest = Received<V1CertificateSigningRequest>;
 /** Object of a CustomResourceDefinition: a Machine. */
 export type ReceivedObject = Received<KubernetesObject>;

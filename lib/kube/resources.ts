@@ -12,6 +12,7 @@ export const collections = {
   Secret: '/api/v1/namespaces/{namespace}/secrets',
   ConfigMap: '/api/v1/namespaces/{namespace}/configmaps',
   ServiceAccount: '/api/v1/namespaces/{namespace}/serviceaccounts',
+  DaemonSet: '/apis/apps/v1/namespaces/{namespace}/daemonsets',
   Deployment: '/apis/apps/v1/namespaces/{namespace}/deployments',
   NetworkPolicy: '/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies',
   Lease: '/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases',
@@ -23,6 +24,9 @@ export const collections = {
   CertificateSigningRequest: '/apis/certificates.k8s.io/v1/certificatesigningrequests',
   MutatingWebhookConfiguration: `${registration}/mutatingwebhookconfigurations`,
   ValidatingWebhookConfiguration: `${registration}/validatingwebhookconfigurations`,
+  CustomResourceDefinition: '/apis/apiextensions.k8s.io/v1/customresourcedefinitions',
+  APIService: '/apis/apiregistration.k8s.io/v1/apiservices',
+  EndpointSlice: '/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices',
 } as const;
 
 export type Kind = keyof typeof collections;

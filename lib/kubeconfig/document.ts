@@ -10,10 +10,10 @@
 //   4. else the current context where no server is known, and none where a server is known
 // Where several contexts match alike, the current context counts.
 import { dirname, resolve } from 'node:path';
-import { bareHost, isLoopbackHost } from '../address.ts';
 import { errorText } from '../errors.ts';
 import { isMapping, isYamlText, parseYaml, yamlMapping, yamlText } from '../yaml.ts';
 import { otherThanKubeconfig } from './kubeconfig-remains.ts';
+import { isHere, type KnownServers } from './known-servers.ts';
 import { isBase64, kubeconfigProblem } from './schema.ts';
 
 export type KubeconfigFields = Readonly<Record<string, unknown>>;
@@ -91,7 +91,8 @@ function readView(file: string, bytes: Uint8Array, known: KnownServers): Kubecon
   const certificate = source(user.fields, 'client-certificate');
   const way = others.find((name) => isSet(user.fields[name]));
   const certified = certificate.kind !== 'none' && (way === 'token' || way === 'tokenFile');
-  if (way !== undefined && !certified) return { foreign: `its user authenticates by "${way}"`, certificate };
+  if (way !== undefined && !certified && known.anyUser !== true)
+    return { foreign: `its user authenticates by "${way}"`, certificate };
   const [server, serverName] = [cluster.fields['server'], cluster.fields['tls-server-name']];
   const authority = source(cluster.fields, 'certificate-authority');
   const insecure = cluster.fields[insecureFlag] === true;
@@ -163,21 +164,6 @@ interface OwnContext {
 /** `foreign`: it is sound, and all of it another cluster's. `stranger`: the user of its current context. */
 type ContextChoice =
   OwnContext | { readonly problem: string } | { readonly foreign: string; readonly stranger: NamedFields };
-
-/** URLs of this machine's API server, as far as known, and the check of its CAs' certificates. */
-export interface KnownServers {
-  readonly controlPlane?: string;
-  readonly local?: string;
-  /** Servers that components of this machine reach with certificates of its own CA. */
-  readonly components?: readonly string[];
-  readonly issued?: Issued | undefined;
-}
-
-/** Whether the CAs of this machine have issued PEM; undefined where it cannot be read. */
-interface Issued {
-  readonly certificate: (pem: Uint8Array) => boolean | undefined;
-  readonly authority: (pem: Uint8Array) => boolean | undefined;
-}
 
 interface Context extends OwnContext {
   readonly clusterName: string;
@@ -261,20 +247,6 @@ function issuedHere({ user, cluster }: Context, { issued }: KnownServers): boole
 }
 
 const pointsHere = ({ cluster }: Context, known: KnownServers): boolean => isHere(cluster.fields['server'], known);
-
-function isHere(asked: unknown, { controlPlane, local, components = [] }: KnownServers): boolean {
-  const server = urlOf(asked);
-  if (server === undefined) return false;
-  const own = urlOf(local);
-  return (
-    own?.host === server.host ||
-    (isLoopbackHost(bareHost(server)) && own?.port === server.port) ||
-    [controlPlane, ...components].some((url) => urlOf(url)?.host === server.host)
-  );
-}
-
-const urlOf = (text: unknown): URL | undefined =>
-  typeof text === 'string' ? (URL.parse(text) ?? undefined) : undefined;
 
 const hasKubeadmsCluster = ({ clusterName }: Context): boolean => clusterName === 'kubernetes';
 

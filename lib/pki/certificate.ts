@@ -91,17 +91,17 @@ const anyUsage = '2.5.29.37.0';
 
 /**
  * Returns all certificates of `pem`, at least one. `what` names their source in messages: `Secret "a/b"`. Blocks of
- * other kinds are refused, or skipped as Go's readers do. Throws MaterialInvalid.
+ * other kinds are refused, or skipped as Go's readers do, or not even read. Throws MaterialInvalid.
  */
 export function parseCertificates(
   pem: Uint8Array,
   what: string,
-  others: 'refused' | 'skipped' = 'refused',
+  others: 'refused' | 'skipped' | 'unread' = 'refused',
 ): Certificate[] {
   const subject = `certificates of ${what}`;
   const refuse = unreadable(subject);
-  const certificates = readPem(pem, subject).flatMap(({ label, der, line }) => {
-    if (label !== 'CERTIFICATE' && others === 'skipped') return [];
+  const certificates = readPem(pem, subject, others === 'unread' ? others : 'read').flatMap(({ label, der, line }) => {
+    if (others === 'unread' ? der.length === 0 : label !== 'CERTIFICATE' && others === 'skipped') return [];
     if (label !== 'CERTIFICATE') throw refuse(`block "${label}" (line ${line}), wanted only "CERTIFICATE"`);
     try {
       return parseDer(der);
@@ -174,7 +174,8 @@ export function leadingCertificate(pem: Uint8Array): Certificate | undefined {
   return block === undefined ? undefined : wholeCertificates(Buffer.from(block))[0];
 }
 
-const wholeBlock = /^-----BEGIN CERTIFICATE-----$[^-]+^-----END CERTIFICATE-----$/gm;
+/** Marks may have blanks after them, as Go reads them (encoding/pem). */
+const wholeBlock = /^-----BEGIN CERTIFICATE-----[ \t]*$[^-]+^-----END CERTIFICATE-----[ \t]*$/gm;
 
 /**
  * Returns the whole certificates of a damaged text, for a bundle that is rewritten and must not lose whole certificates

@@ -15,6 +15,9 @@ const checkable: ReadonlySet<string> = new Set([
   '1.3.101.112',
 ]);
 
+/** A CA has few keys in its life; a writer of a bundle could add hundreds of its name, each to be tried for each. */
+const mostSigners = 10;
+
 /** Checked once each: a signature costs some ten microseconds, and bundles are read again and again. */
 const verdicts = new WeakMap<Certificate, boolean>();
 
@@ -31,7 +34,10 @@ export function isDamaged(certificate: Certificate, beside: readonly Certificate
       !isSignedByKey(certificate, certificate);
     verdicts.set(certificate, isWrong);
   }
-  return isWrong && !beside.some((other) => other !== certificate && signatureMatches(certificate, other));
+  if (!isWrong) return false;
+  const issuer = certificate.fields.issuer.der;
+  const signers = beside.filter((other) => other !== certificate && other.fields.subject.der.equals(issuer));
+  return !signers.slice(0, mostSigners).some((signer) => signatureMatches(certificate, signer));
 }
 
 /**

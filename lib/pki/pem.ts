@@ -1,11 +1,13 @@
 // Reads PEM text strictly: every line like a mark belongs to a block, whole and well-formed, or the text is refused.
 // Lenient readers drop a damaged block silently, and a bundle that lost a certificate to a torn write then seems
-// healthy. Text and comments between blocks are allowed, headers inside a block (RFC 1421) are not.
+// healthy. Text and comments between blocks are allowed, headers inside a block (RFC 1421) are not, but in blocks of
+// others that stay unread.
 import { bounds } from '../bounds.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 
 export interface PemBlock {
   readonly label: string;
+  /** Empty: it was not read (`Foreign`). */
   readonly der: Buffer;
   /** Number of its BEGIN line, counted from 1. */
   readonly line: number;
@@ -25,7 +27,11 @@ function withoutBlanksAtEnd(line: string): string {
 
 interface OpenBlock extends Pick<PemBlock, 'label' | 'line'> {
   readonly body: string[];
+  isUnread: boolean;
 }
+
+/** Whether blocks that Go does not take for a certificate (another label, headers) are read, or only have to be closed. */
+type Foreign = 'read' | 'unread';
 
 /** Error of a problem found with `subject`. */
 export const unreadable =
@@ -49,7 +55,7 @@ export const mostBlocks = bounds.pem.most.blocks;
  * Returns the blocks of `text` in their order, a thousand at most. `subject` names the content in messages:
  * `certificates of Secret "a/b"`.
  */
-export function readPem(text: Uint8Array, subject: string): PemBlock[] {
+export function readPem(text: Uint8Array, subject: string, foreign: Foreign = 'read'): PemBlock[] {
   const refuse = (line: number, problem: string): RecoveryError =>
     unreadable(subject)(`${problem} (line ${line}), wanted whole PEM blocks`);
   const blocks: PemBlock[] = [];
@@ -66,13 +72,14 @@ export function readPem(text: Uint8Array, subject: string): PemBlock[] {
     }
     const label = begin.exec(line)?.[1];
     if (open === undefined) {
-      if (label !== undefined) open = { label, line: at, body: [] };
+      if (label !== undefined)
+        open = { label, line: at, body: [], isUnread: foreign === 'unread' && label !== 'CERTIFICATE' };
       else if (boundary.test(line)) throw refuse(at, 'a BEGIN or END mark is damaged');
       continue;
     }
     const endLabel = end.exec(line)?.[1];
     if (endLabel === open.label) {
-      const der = decode(open.body.join(''));
+      const der = open.isUnread ? Buffer.alloc(0) : decode(open.body.join(''));
       if (der === undefined) throw refuse(open.line, `block "${open.label}" is not base64`);
       if (blocks.length === mostBlocks) throw refuse(open.line, `more than ${mostBlocks} blocks`);
       blocks.push({ label: open.label, der, line: open.line });
@@ -80,7 +87,8 @@ export function readPem(text: Uint8Array, subject: string): PemBlock[] {
     } else if (boundary.test(line)) {
       throw refuse(open.line, `block "${open.label}" is cut off`);
     } else if (line.includes(':')) {
-      throw refuse(at, `block "${open.label}" has headers`);
+      open.isUnread ||= foreign === 'unread' && open.body.length === 0;
+      if (!open.isUnread) throw refuse(at, `block "${open.label}" has headers`);
     } else {
       open.body.push(line.replaceAll(/[ \t]/g, ''));
     }

@@ -155,20 +155,41 @@ describe('when something is renewed ahead of time', () => {
   });
 });
 
-describe('a setting of regen without which a repair does nothing that was not asked for', () => {
+const files = 'certFile: /a, keyFile: /b, clientCaFile: /c';
+
+describe('a setting without which a repair does nothing that was not asked for', () => {
   it.each([
     ['an unknown key', 'lives: { apiserver: { validity: 90d } }', 'lives'],
     ['an unknown key with a space', '"my key": 1', '["my key"]'],
     ['a misspelt one', 'sorces: {}', 'sorces'],
     ['a restart', 'restart: maybe', 'restart'],
+    ['a signer that is none', 'waitForNodes: { none: [kubelet.conf] }', 'waitForNodes.none'],
+    ['a node that is none', 'acceptLagging: ["A b"]', 'acceptLagging[0]'],
+    ['a time of warnings', 'warnBefore: 30days', 'warnBefore'],
+    ['a file of metrics that no collector reads', 'metricsFile: /x.txt', 'metricsFile'],
+    ['one among the manifests', 'metricsFile: /etc/kubernetes/manifests/x.prom', 'metricsFile'],
+    ['a program without a path', 'onRenewed: after-renewal', 'onRenewed'],
   ])('%s is left out by a run, and the rest stays', (_, text, key) => {
     const whole = `regen: { ${text}, backupDir: /backups, renewBefore: 30d }\n`;
     expect(refusal(() => parseConfig(input(whole)))).toContain(`regen${key.startsWith('[') ? '' : '.'}${key}: `);
     expect(refusal(() => parseRunConfig(input(whole, { dryRun: true })))).toContain('1 problem');
     const read = parseRunConfig(input(whole));
     expect(read.leftOut).toHaveLength(1);
-    const { backupDir, restart, policy } = regenOf(read);
+    const { backupDir, restart, policy, warnBefore, metricsFile, onRenewed } = regenOf(read);
     expect([backupDir, restart, policy.ahead?.beforeMs]).toEqual(['/backups', false, 30 * day]);
+    expect([warnBefore, metricsFile, onRenewed]).toEqual([30 * day, undefined, undefined]);
+  });
+
+  it.each([
+    ['without its files', 'metrics: { bindAddress: "127.0.0.1:9793" }', 3],
+    ['with an unknown key', `metrics: { bindAddress: "127.0.0.1:9793", ${files}, cert: /a }`, 1],
+    ['of text', 'metrics: "on"', 1],
+  ])('metrics over TLS %s are left out, and the rest stays', (_, text, count) => {
+    const whole = `${text}\nregen: { backupDir: /backups }\n`;
+    expect(refusal(() => parseConfig(input(whole)))).toContain('line 6: metrics');
+    const read = parseRunConfig(input(whole));
+    expect(read.leftOut).toHaveLength(count);
+    expect([read.config.metrics, regenOf(read).backupDir]).toEqual([undefined, '/backups']);
   });
 
   it('a key that may be meant for a renewal ahead of time: nothing is, until it is right', () => {

@@ -14,7 +14,7 @@ once: true
 dryRun: true
 tlsServerNameOverride: proxy
 recoveryServerName: of-the-file
-regen: { lockDir: /run/lock }
+regen: { lockDir: /run/lock, restart: true }
 syncer: { destinationDir: /elsewhere }
 log: { level: debug }
 `;

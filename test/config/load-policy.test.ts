@@ -48,6 +48,21 @@ it.each([
   expect(() => policyOf('preset: kubeadm', 'regen: { acceptCa: [CN=ca] }')).toThrow('regen.acceptCa[0]');
 });
 
+it('a signer waits for nodes where the configuration says for which files, and not for nodes that were accepted', () => {
+  const file = 'regen: { waitForNodes: { csr-signer-signer: [kubelet-client-ca] }, acceptLagging: [a] }';
+  const waitForNodes = new Map([['csr-signer-signer', ['kubelet-client-ca']]]);
+  const kubernetes = ['preset: kubernetes', 'parameters: { apiServerHostnames: [] }'];
+  expect(policyOf(...kubernetes, file)).toMatchObject({ waitForNodes, acceptedLagging: new Set(['a']) });
+  expect(policyWith({ acceptLagging: ['b', 'c'] }, [...kubernetes, file])?.acceptedLagging).toEqual(
+    new Set(['b', 'c']),
+  );
+  expect(policyOf(...kubernetes)).not.toHaveProperty('waitForNodes');
+  const misspelt = file.replace('csr-signer-signer', 'csr-signer-signr');
+  expect(() => policyOf(...kubernetes, misspelt)).toThrow(
+    'regen.waitForNodes.csr-signer-signr: must be a signer of the inventory, got "csr-signer-signr" (did you mean',
+  );
+});
+
 it('an expired CA in files is renewed with its own key unless the file or the flag says otherwise', () => {
   const [same, report] = [policyOf('preset: kubeadm'), policyOf('preset: kubeadm', 'regen: { caRenewal: Report }')];
   expect([same?.caRenewal, report?.caRenewal]).toEqual(['SameKey', 'Report']);

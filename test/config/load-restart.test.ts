@@ -25,3 +25,16 @@ it('settings of restarts that are not made are refused', () => {
   expect(() => syncerWith('restart: report, manifestsDir: /m')).toThrow(/syncer\.manifestsDir: must be left out/);
   expect(() => syncerWith('restart: sometimes')).toThrow(/syncer\.restart: must be one of report, react/);
 });
+
+it('regen restarts in single runs: one, or again and again, also where it obtains certificates', () => {
+  const regenWith = (flags: object) =>
+    parseConfig({
+      flags: { mode: 'regen', preset: 'kubeadm-worker', restart: true, ...flags },
+      env: {},
+      cwd: '/',
+      presets: installedPresets,
+    });
+  expect(regenWith({})).toMatchObject({ once: false, modes: [{ mode: 'regen', restart: true }] });
+  expect(regenWith({ once: true })).toMatchObject({ once: true, modes: [{ restart: true }] });
+  expect(() => regenWith({ restart: false })).toThrow(/--once: is required, or --restart/);
+});

@@ -92,7 +92,7 @@ describe('parseConfig()', () => {
     expect(parseConfig(input({ flags: syncer }))).toMatchObject({
       inventory: { name: 'openshift-kube-scheduler' },
       recoveryServerName: 'localhost-recovery',
-      log: { level: 'info', format: 'json' },
+      log: { level: 'info' },
       once: false,
       dryRun: false,
       identity: {},
@@ -114,6 +114,7 @@ describe('parseConfig()', () => {
         sources: {},
         deliveries: {},
         clockSynchronised: 'auto',
+        warnBefore: 30 * 86_400_000,
         policy: { kind: 'BeforeExpiry', graceMs: 0, settleMs: 1000, caRenewal: 'SameKey' },
       },
     ]);
@@ -149,6 +150,7 @@ describe('parseConfig()', () => {
           restart: false,
           kubeconfig: '/etc/regen',
           backupDir: '/b',
+          warnBefore: 30 * 86_400_000,
           lockDir: '/l',
           sources: {},
           deliveries: {},
@@ -164,6 +166,7 @@ describe('parseConfig()', () => {
       },
       tlsServerNameOverride: 'override',
       lives: {},
+      namespace: 'mine',
       recoveryServerName: 'recovery',
       apiServerAddress: { host: '::1', port: 6443 },
       healthProbeBindAddress: { host: '', port: 8081 },
@@ -306,7 +309,7 @@ const bad: readonly (readonly [title: string, given: Given, problems: readonly s
   [
     'a daemon for a machine that obtains its certificates',
     { flags: { mode: 'regen', preset: 'kubeadm-worker' } },
-    ['--once: is required: kubeadm-worker obtains certificates from the cluster, which single runs do'],
+    ['--once: is required, or --restart: kubeadm-worker obtains certificates from the cluster, which single runs do'],
   ],
   ['a preset that is a path', { flags: { ...syncer, preset: '../x' } }, ['--preset: must be a Kubernetes object name']],
   [

@@ -142,12 +142,16 @@ describe('writeNewFile()', () => {
 });
 
 it('removeLeftovers() takes away what killed runs left of this file, and nothing else', async () => {
-  const mine = temporaryName(path);
   const others = [temporaryName(join(directory, 'file2')), join(directory, '.file.swp'), path];
-  await mkdir(mine);
-  for (const each of others) await writeFile(each, '');
+  // Whoever owns the directory of the file could replace parts of this tree by links while it is removed.
+  const tree = temporaryName(path);
+  await mkdir(join(tree, 'more'), { recursive: true });
+  const [file, link] = [temporaryName(path), temporaryName(path)];
+  await symlink(tree, link);
+  for (const each of [file, ...others]) await writeFile(each, '');
   await removeLeftovers(realDisk, path);
-  expect((await readdir(directory)).map((name) => join(directory, name)).toSorted()).toEqual(others.toSorted());
+  const left = (await readdir(directory)).map((name) => join(directory, name));
+  expect(left.toSorted()).toEqual([...others, tree].toSorted());
 });
 
 describe('directories', () => {

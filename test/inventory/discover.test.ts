@@ -406,6 +406,13 @@ describe('discovery of a machine', () => {
     });
   });
 
+  it('names the distribution of a machine that is not of kubeadm, and what renews its certificates', async () => {
+    await mkdir(join(root, '/var/lib/rancher/rke2/server/tls'), { recursive: true });
+    await expect(found()).rejects.toThrow(
+      '; this machine runs RKE2, which renews its certificates when it starts: systemctl restart rke2-server',
+    );
+  });
+
   it.each([
     ['pki/apiserver.crt', '-----BEGIN CERTIFICATE-----\nMII'],
     ['pki/apiserver.key', '\0\0\0\0'],

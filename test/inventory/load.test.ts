@@ -123,7 +123,7 @@ const bad: readonly (readonly [title: string, text: string, problem: string])[] 
   [
     'no place',
     changed('{ secret: signer }', '{}'),
-    'artefacts[signer].location: must have exactly one of secret, configMap, pemPair, pemFile, combinedPem, kubeconfig and keyFiles, got none',
+    'artefacts[signer].location: must have exactly one of secret, configMap, field, pemPair, pemFile, pemDirectory, combinedPem, registryAuths, kubeconfig and keyFiles, got none',
   ],
   ['two places', changed('{ secret: signer }', '{ secret: a, pemFile: /b }'), 'got secret and pemFile'],
   ['no namespace anywhere', changed('namespace: certs\n', ''), 'artefacts[signer].location.namespace: is required'],

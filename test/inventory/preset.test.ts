@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Artefact } from '../../lib/inventory/model.ts';
 import { placedInventory } from '../../lib/inventory/load.ts';
-import { checkedPreset, loadPreset, presetNames, presetText } from '../../lib/inventory/preset.ts';
+import { checkedPreset, loadPreset, presetNames, presetText, withPreset } from '../../lib/inventory/preset.ts';
 import { presetChoice } from '../../lib/inventory/preset-choice.ts';
 import { resolve } from '../../lib/inventory/resolve.ts';
 
@@ -27,9 +27,11 @@ describe('presets', () => {
       'kubeadm',
       'kubeadm-worker',
       'kubernetes',
+      'node-ca',
       'openshift-kube-apiserver',
       'openshift-kube-controller-manager',
       'openshift-kube-scheduler',
+      'openshift-node-ca',
     ]);
   });
 
@@ -95,6 +97,26 @@ describe('presets', () => {
 function isOnDisk({ location }: Pick<Artefact, 'location'>): boolean {
   return location.kind === 'pemPair' || location.kind === 'pemFile';
 }
+
+describe('withPreset()', () => {
+  it('keeps the directories that both have, and nothing else of the former inventory', () => {
+    const directories = { kubernetesDir: '/srv/k', etcdDir: '/srv/e' };
+    const machine = { inventory: loadPreset('kubeadm'), environment: { directories, parameters: { nodeName: ['n'] } } };
+    expect(withPreset({ ...machine, more: 1 }, 'node-ca')).toEqual({
+      more: 1,
+      inventory: loadPreset('node-ca'),
+      environment: {
+        directories: { kubernetesDir: '/srv/k', pkiDir: '/srv/k/pki', kubeletDir: '/var/lib/kubelet' },
+      },
+    });
+  });
+
+  it('has objects in the namespace that it is given', () => {
+    const machine = { inventory: loadPreset('kubeadm'), environment: {} };
+    const { artefacts } = withPreset(machine, 'node-ca', { namespace: 'other' }).inventory;
+    expect(artefacts[0]?.location).toMatchObject({ kind: 'configMap', namespace: 'other' });
+  });
+});
 
 describe('preset kubernetes', () => {
   const { artefacts } = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: ['api.example.com'] } });

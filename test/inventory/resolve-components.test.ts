@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { componentsIn, readBy, resolve } from '../../lib/inventory/resolve.ts';
+import { componentsIn, readBy } from '../../lib/inventory/component-view.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 
 const resolved = resolve(loadPreset('kubernetes'), { parameters: { apiServerHostnames: ['api.example.com'] } });

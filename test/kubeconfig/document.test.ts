@@ -1,4 +1,5 @@
-import { type KnownServers, ownContext } from '../../lib/kubeconfig/document.ts';
+import { ownContext } from '../../lib/kubeconfig/document.ts';
+import type { KnownServers } from '../../lib/kubeconfig/known-servers.ts';
 import { describe, expect, it } from 'vitest';
 
 const here = 'https://10.0.0.1:6443';

@@ -2,7 +2,8 @@
 // kubeconfig, one field of the kubelet's configuration. Pure. A malformed text gives undefined.
 import { posix } from 'node:path';
 import { withoutSlashesAtEnd } from '../../address.ts';
-import { isTornOfOthers, type KnownServers, ownContext } from '../../kubeconfig/document.ts';
+import { isTornOfOthers, ownContext } from '../../kubeconfig/document.ts';
+import type { KnownServers } from '../../kubeconfig/known-servers.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
 import { componentMapping, isMapping, yamlMapping } from '../../yaml.ts';
 import { argumentsOf } from './component-arguments.ts';

@@ -11,6 +11,7 @@ import { flagsOf } from './documents.ts';
 import { isOnMachine, type MachineFiles, readerBelow } from './machine-files.ts';
 import type { SettingsHere } from './named-files.ts';
 import type { StaticPods } from './pod-manifests.ts';
+import { otherDistribution } from './other-distributions.ts';
 import { isOfThisSystem, settingsHere } from './settings-here.ts';
 import { isSignOfControlPlane } from './signs.ts';
 import type { AddressWitnesses } from './address-witnesses.ts';
@@ -86,7 +87,7 @@ export async function discoverKubeadm(question: KubeadmQuestion): Promise<Discov
     const message =
       `Cannot find a control plane of kubeadm on this machine: there is no "${manifest}" and nothing that only a ` +
       'control-plane node has, so nothing is here to be recovered; run this on a control-plane node after `kubeadm init` ' +
-      'or `kubeadm join`, or say where the files are (directories.kubernetesDir)';
+      `or \`kubeadm join\`, or say where the files are (directories.kubernetesDir)${otherDistribution(root)}`;
     throw new RecoveryError('PreconditionFailed', message);
   }
   const files = await textsOf({ directories: { ...directories, pkiDir }, manifests, settings, others, text });

@@ -12,7 +12,7 @@
 //   stackedEtcd, else externalEtcd: the manifest of etcd, kube-apiserver --etcd-servers and --etcd-cafile, etcd's CA
 import { isIP } from 'node:net';
 import { bareHost, isLoopbackHost } from '../../address.ts';
-import type { KnownServers } from '../../kubeconfig/document.ts';
+import type { KnownServers } from '../../kubeconfig/known-servers.ts';
 import { issuedHere } from '../../pki/issued-here.ts';
 import { checkedHostname } from '../values.ts';
 import type { Endpoints, Feature, Parameters } from '../model.ts';

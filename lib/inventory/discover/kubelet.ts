@@ -5,16 +5,19 @@ import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readKubeconfigView, type Source } from '../../kubeconfig/document.ts';
 import { byHandAdvice } from '../../next-command.ts';
-import { allDirectories } from '../places.ts';
+import { allDirectories, allFiles } from '../places.ts';
 import type { Inventory } from '../model.ts';
 import type { Environment } from '../resolve.ts';
 import { withConfiguration } from './component-settings.ts';
-import { type Discovered, readerBelow } from './machine-files.ts';
+import { type Discovered, isOnMachine, readerBelow } from './machine-files.ts';
+import { keyBeside } from './named-files.ts';
 
 export async function environmentOfKubelet(inventory: Inventory, given: Environment, root = '/'): Promise<Discovered> {
-  const { kubernetesDir = '', pkiDir = '', kubeletDir = '' } = allDirectories(inventory, given.directories ?? {});
+  const directories = allDirectories(inventory, given.directories ?? {});
+  const { kubernetesDir = '', pkiDir = '', kubeletDir = '' } = directories;
   const conf = join(kubernetesDir, 'kubelet.conf');
   const { text, unread: notes } = readerBelow(root);
+  const hasInputs = inventory.artefacts.some((one) => one.kind === 'external' && one.inputs !== undefined);
   const document = await text(conf);
   const view = document === undefined ? undefined : readKubeconfigView(conf, Buffer.from(document), {});
   const cannot = (problem: string) => {
@@ -39,18 +42,36 @@ export async function environmentOfKubelet(inventory: Inventory, given: Environm
     const clients = clientCaFile ?? join(pkiDir, 'ca.crt');
     const files = {
       ...(serverCaFile !== undefined && { serverCaFile }),
-      // One file for both purposes is one entry: the CA of the API server.
-      clientCaFile: clients === serverCaFile ? null : clients,
+      // One file for both purposes is one entry: the CA of the API server. With inputs for each it has both (namedHere).
+      clientCaFile: clients === serverCaFile && !hasInputs ? null : clients,
     };
     const pair = await pairOf(certificate, key);
     const { files: none, unread } = cannot(embedded);
     return pair === undefined ? { files: { ...files, ...none }, unread } : { files: { ...files, ...pair } };
   };
   const { files, unread } = await found();
+  const others = await absentFiles(allFiles(inventory, { directories }), root);
+  const all = { ...others, ...files, ...given.files };
+  const clients = all['clientCaFile'] ?? '';
+  const isOfSigner = clients !== '' && (await isOnMachine(join(root, keyBeside(clients))));
   return {
-    environment: { ...given, files: { ...files, ...given.files }, ...(unread !== undefined && { unread }) },
+    environment: {
+      ...given,
+      files: all,
+      ...(isOfSigner && { signerFiles: [clients] }),
+      ...(unread !== undefined && { unread }),
+    },
     notes,
   };
+}
+
+/** Files of which neither kubelet.conf nor the kubelet's configuration tells, and which are not on this machine. */
+async function absentFiles(usual: Readonly<Record<string, string | null>>, root: string) {
+  const others = Object.entries(usual).filter(([name]) => name !== 'clientCaFile' && name !== 'clientFile');
+  const each = others.map(async ([name, file]): Promise<readonly [string, null][]> =>
+    file !== null && (await isOnMachine(join(root, file))) ? [] : [[name, null]],
+  );
+  return Object.fromEntries((await Promise.all(each)).flat());
 }
 
 const usualFile = '/var/lib/kubelet/pki/kubelet-client-current.pem';

@@ -1,0 +1,34 @@
+// The API servers that are known for this machine, by which a kubeconfig shows whether it is this machine's. Pure.
+import { bareHost, isLoopbackHost } from '../address.ts';
+
+/** URLs of this machine's API server, as far as known, and the check of its CAs' certificates. */
+export interface KnownServers {
+  readonly controlPlane?: string;
+  readonly local?: string;
+  /** Servers that components of this machine reach with certificates of its own CA. */
+  readonly components?: readonly string[];
+  readonly issued?: Issued | undefined;
+  /** Only the server and its CA count, not the user. */
+  readonly anyUser?: boolean;
+}
+
+/** Whether the CAs of this machine have issued PEM; undefined where it cannot be read. */
+interface Issued {
+  readonly certificate: (pem: Uint8Array) => boolean | undefined;
+  readonly authority: (pem: Uint8Array) => boolean | undefined;
+}
+
+/** Whether the URL of a server is one of this machine's API server. */
+export function isHere(asked: unknown, { controlPlane, local, components = [] }: KnownServers): boolean {
+  const server = urlOf(asked);
+  if (server === undefined) return false;
+  const own = urlOf(local);
+  return (
+    own?.host === server.host ||
+    (isLoopbackHost(bareHost(server)) && own?.port === server.port) ||
+    [controlPlane, ...components].some((url) => urlOf(url)?.host === server.host)
+  );
+}
+
+const urlOf = (text: unknown): URL | undefined =>
+  typeof text === 'string' ? (URL.parse(text) ?? undefined) : undefined;
