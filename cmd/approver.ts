@@ -1,9 +1,10 @@
 // `init approver` and `uninstall approver`: mode approver as a static pod of its own on this control-plane node of
 // kubeadm.
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
-import { installedSettings } from '../lib/config/installed-settings.ts';
+import { installedSettings, namespaceIn } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
 import { installApprover, removeApprover } from '../lib/install/approver-apply.ts';
@@ -21,8 +22,15 @@ type ApproverLine = InstallLine & FlagsOf<'init approver'>;
 
 export async function initApproverCommand({ image, ...line }: ApproverLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);
-  const { namespace = defaultNamespace, ...others } = flags;
-  const input = { ...configInput(others, io), problems, defaultPreset: 'kubeadm' };
+  const { namespace: typed, ...others } = flags;
+  const own = configFile(options.directory);
+  const kept = line.config === undefined && existsSync(own) ? own : undefined;
+  const input = {
+    ...configInput({ ...others, ...(kept && { config: kept }) }, io),
+    problems,
+    defaultPreset: 'kubeadm',
+  };
+  const namespace = typed ?? (kept && namespaceIn(input.file?.text ?? '')) ?? defaultNamespace;
   const {
     inventory,
     environment,
@@ -61,14 +69,17 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
       dryRun,
       print: (text) => void io.stdout.write(`${text}\n`),
     });
+    if (kept !== undefined && !dryRun) io.stdout.write(`Settings: those of ${kept}; others are given with --config.\n`);
     if (image === undefined && !dryRun) io.stdout.write(noPodText(options.directory));
     return exitCodes.done;
   });
 }
 
+const configFile = (directory: string): string => join(directory, 'approver/config.yaml');
+
 /** Instructions for an approver without a static pod. */
 function noPodText(directory: string): string {
-  const pod = nextCommand('', { '--mode': 'approver', '--config': join(directory, 'approver/config.yaml') });
+  const pod = nextCommand('', { '--mode': 'approver', '--config': configFile(directory) });
   return (
     'No approver runs yet: requests of kubelets stay pending. Run this again with --image for a static pod of this node, ' +
     `or have a pod of your own run: ${pod}\n`

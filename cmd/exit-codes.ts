@@ -2,8 +2,11 @@
 import { type ErrorCode, errorText, RecoveryError } from '../lib/errors.ts';
 import type { Log } from '../lib/log.ts';
 import type { UnmetCondition } from '../lib/regen/unmet.ts';
-import { isPartlyUnknown, nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
+import { isPartlyUnknown } from '../lib/status/adoption-report.ts';
+import { nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
+import type { RehearsalVerdict } from '../lib/status/rehearsal.ts';
 import type { StatusReport, StatusRow } from '../lib/status/report.ts';
+import { exitByHand } from '../lib/well-known.ts';
 import { classOfTrust, type TrustReport } from '../lib/status/trust-report.ts';
 
 export const exitCodes = {
@@ -12,7 +15,7 @@ export const exitCodes = {
   usage: 2,
   expired: 3,
   expiring: 4,
-  byHand: 5,
+  byHand: exitByHand,
 } as const;
 
 type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
@@ -68,6 +71,14 @@ export function exitOfNode(status: NodeStatus): ExitCode {
   if (status.isForecast && status.class === 'recovering' && status.isArmed) return exitCodes.expiring;
   const inMemory = status.served.flatMap(({ ends }) => (ends === undefined ? [] : [{ state: ends }]));
   return exitOfStatus({ rows: [...rows, ...inMemory, ...(adopted?.objects?.rows ?? [])], class: status.class });
+}
+
+/** Exit code of `rehearse`: done, or that of `status` for the time of the rehearsal, which promises no more than it. */
+export function exitOfRehearsal(verdict: RehearsalVerdict, forecast: NodeStatus): ExitCode {
+  if (verdict === 'back') return exitCodes.done;
+  const code = exitOfNode(forecast);
+  const isPromise = code === exitCodes.done || code === exitCodes.expiring;
+  return isPromise && verdict === 'stays' ? exitCodes.expired : code;
 }
 
 const exitsOfTrust = {

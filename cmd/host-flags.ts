@@ -1,13 +1,15 @@
 // Flags of `init host`, given now and installed before: for the units, the program that they start, and the directories
 // that their runs write to.
-import { readlinkSync, realpathSync } from 'node:fs';
+import { realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type FlagRow, flagRows, type FlagsOf, isRepeatable, typedValue } from '../lib/config/flags.ts';
 import type { ToolConfig } from '../lib/config/load.ts';
 import { isSaidByFile } from '../lib/config/sources.ts';
-import { isExecutable } from '../lib/install/host-apply.ts';
 import { withInstalled } from '../lib/install/installed-flags.ts';
+import { isExecutable } from '../lib/install/program-check.ts';
+import { copiedProgram, type ProgramPlaces } from '../lib/install/program-copy.ts';
+import type { UnitProgram } from '../lib/install/program-install.ts';
 import type { Problem } from '../lib/problems.ts';
 import { defaultBackupDir, defaultLockDir } from '../lib/well-known.ts';
 import { absoluteConfig, type CommandLine, configInput, type InstallLine, orKubeadm } from './read-config.ts';
@@ -17,45 +19,33 @@ type HostPlace = Pick<Io, 'cwd' | 'env'>;
 
 export type HostLine = InstallLine & FlagsOf<'init host'>;
 
-/** Flags given now, completed by the flags of the installed units (`words`). */
+/** Flags given now, completed by the flags of the installed units (`words`). `places`: where the program is copied. */
 export function hostFlags(
   { executable, workerTokenFile: _of, ...typed }: HostLine,
   { cwd, env }: HostPlace,
   words: readonly string[] = [],
+  places?: ProgramPlaces,
 ) {
   const isInFile = (field: string): boolean => isSaidByFile(configInput(typed, { cwd, env }), field);
   const line = withInstalled(absoluteConfig(typed, cwd), { words, isInFile });
   const refused = flagRows.filter((row) => row.units === 'refused' && typedValue(line, row) !== undefined);
   const message = 'must be left out: the units of this host do not use it';
   const problems = refused.map(({ flag }): Problem => ({ path: flag, kind: 'conflict', message }));
-  const calledAs = env['KUBE_CERT_RECOVERY_CALLED'];
-  const program = executable === undefined ? ownLauncher(calledAs) : resolve(cwd, executable);
-  if (!isExecutable(program)) {
-    const wanted = `must name the program that the units start; "${program}" is no file that can be executed`;
+  const typedPath = executable === undefined ? undefined : resolve(cwd, executable);
+  const program: UnitProgram =
+    typedPath === undefined && places !== undefined
+      ? { executable: copiedProgram(places), copied: { source: ownLauncher, places } }
+      : { executable: typedPath ?? ownLauncher, copied: undefined };
+  const started = typedPath ?? ownLauncher;
+  if (!isExecutable(started)) {
+    const wanted = `must name the program that the units start; "${started}" is no file that can be executed`;
     problems.push({ path: '--executable', kind: 'invalid', message: wanted });
   }
-  return { flags: orKubeadm(line), executable: program, problems };
+  return { flags: orKubeadm(line), program, problems };
 }
 
-/**
- * Launcher of this program: dist/kube-cert-recovery starts the modules in dist/app. The path by which it was called (an
- * environment variable of the launcher) keeps its links to directories: they are flipped to another version, and units
- * must start that one then.
- */
-function ownLauncher(calledAs = ''): string {
-  const own = fileURLToPath(new URL('../kube-cert-recovery', import.meta.url));
-  const called = fileBehind(calledAs);
-  return realOf(called) === own ? called : own;
-}
-
-/** File that a link such as one in /usr/local/bin names; links to directories on its way stay. */
-function fileBehind(path: string, depth = 0): string {
-  try {
-    return depth > 40 ? path : fileBehind(resolve(dirname(path), readlinkSync(path)), depth + 1);
-  } catch {
-    return path; // no link, or absent
-  }
-}
+/** Launcher of this program: dist/kube-cert-recovery starts the modules in dist/app. */
+export const ownLauncher = fileURLToPath(new URL('../kube-cert-recovery', import.meta.url));
 
 /** Flags that select the same inventory for the units, whatever directory they start in. */
 export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
@@ -75,11 +65,17 @@ export function unitFlags(flags: CommandLine, cwd: string): readonly string[] {
 
 /**
  * Parents of unusual directories: the units make only our usual ones. The parent must be writable, so that the
- * directory can be made; below /run that is /run itself, because the parent may be gone after a reboot.
+ * directory can be made; below /run that is /run itself, because the parent may be gone after a reboot. Also that of
+ * the file of metrics.
  */
-export function ownParents({ backupDir, lockDir }: Pick<ToolConfig, 'backupDir' | 'lockDir'>): string[] {
+export function ownParents({
+  backupDir,
+  lockDir,
+  metricsFile,
+}: Pick<ToolConfig, 'backupDir' | 'lockDir' | 'metricsFile'>): string[] {
   const unusual = [backupDir, lockDir].filter((path) => !usual.includes(path));
-  return unusual.map((path) => (path.startsWith('/run/') ? '/run' : dirname(path)));
+  const parents = unusual.map((path) => (path.startsWith('/run/') ? '/run' : dirname(path)));
+  return [...parents, ...[metricsFile ?? []].flat().map((path) => dirname(path))];
 }
 
 /** Path with its links resolved as far as it exists: the absent rest is made where its directory leads. */

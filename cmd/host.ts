@@ -1,80 +1,102 @@
-// `init host` and `uninstall host`: systemd units by which this machine heals itself before each start of the kubelet,
-// and while it runs.
+// `init host`: systemd units by which this machine heals itself before each start of the kubelet, and while it runs.
 import { resolve } from 'node:path';
 import type { ToolConfig } from '../lib/config/load.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import {
   applyHost,
-  type Examined,
-  examineProgram,
   type HostMachine,
   installedAdoption,
   installedCommand,
-  removeHost,
-  repairedServices,
   thisMachine,
-  timeoutProblem,
 } from '../lib/install/host-apply.ts';
-import {
-  type HostUnits,
-  manifestsDirectories,
-  plainCommand,
-  renderHost,
-  repairCommand,
-  starterText,
-  unitPaths,
-  writableDirectories,
-} from '../lib/install/host.ts';
-import { changesOf, none } from '../lib/install/installed-flags.ts';
-import { defaultDirectory } from '../lib/install/layout.ts';
-import { isWorker, removeWorkerToken } from '../lib/install/worker-host.ts';
+import { type HostUnits, plainCommand, renderHost, repairCommand, starterText } from '../lib/install/host.ts';
+import { sameMachine } from '../lib/config/given-flags.ts';
+import { systemClock } from '../lib/clock.ts';
+import { unitLines } from '../lib/status/installed-text.ts';
+import { changesOf, none, settingLines } from '../lib/install/installed-flags.ts';
+import { absenceWarnings } from '../lib/install/program-check.ts';
+import { installProgram } from '../lib/install/program-install.ts';
+import { isWorker } from '../lib/install/worker-host.ts';
+import { workerMode } from '../lib/install/worker-units.ts';
 import { allDirectories } from '../lib/inventory/places.ts';
-import { errorText, RecoveryError } from '../lib/errors.ts';
+import { errorText, isCode, RecoveryError } from '../lib/errors.ts';
 import { hostManifests } from '../lib/install/rbac.ts';
 import { toYaml } from '../lib/yaml.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
-import { hostFlags, type HostLine, ownParents, realOf, unitFlags } from './host-flags.ts';
+import { hostFlags, type HostLine, unitFlags } from './host-flags.ts';
+import { checkInstallation, type Installation, printEnd, printLines } from './host-report.ts';
+import { hostUnitsOf } from './host-units.ts';
+import { initWorkerCommand } from './init-worker.ts';
 import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { administratorOf, grantOf } from '../lib/run/host-rights.ts';
 import { applyManifests } from '../lib/install/apply.ts';
-import { clusterInfoText } from '../lib/kube/cluster-info.ts';
-import { leaseText } from '../lib/kube/leases.ts';
-import { renewalLease } from '../lib/restart/machine-lease.ts';
 import type { Io } from './io.ts';
-import { configInput, resolveHere } from './read-config.ts';
+import { configInput, installFormats, outputFormat } from './read-config.ts';
+import { durationOfFlag } from './status-flags.ts';
+import { lookAtNode } from './status.ts';
+import { waitForNode } from './wait-for-node.ts';
 import { nextCommand, shellWord } from '../lib/next-command.ts';
 
-async function unitsOf(config: ToolConfig, told: Omit<HostUnits, 'writable' | 'manifests'>): Promise<HostUnits> {
-  const { inventory, environment } = config;
-  const directories = allDirectories(inventory, environment.directories ?? {});
-  const declared = Object.values(directories);
-  const writable = writableDirectories(await resolveHere(config), [...declared, ...ownParents(config)], realOf);
-  return { ...told, before: inventory.repairsBefore, writable, manifests: manifestsDirectories(directories, realOf) };
-}
-
-export async function initHostCommand({ out, ...line }: HostLine, io: Io, machine?: HostMachine): Promise<number> {
+export async function initHostCommand(typed: HostLine, io: Io, machine?: HostMachine): Promise<number> {
+  if (typed.workerTokenFile !== undefined) return initWorkerCommand(typed, io, machine);
+  const { out, output, check = false, wait, ...line } = typed;
   const here = machine ?? thisMachine(io.signal);
-  const before = installedCommand(here.unitDirectory);
-  const { flags, executable, problems } = hostFlags(line, io, before);
+  const { unitDirectory } = here;
+  const before = installedCommand(unitDirectory);
+  const { flags, program, problems } = hostFlags(line, io, before, here.places);
+  const { executable } = program;
+  const format = outputFormat(installFormats, output, problems);
+  const waitMs = durationOfFlag('--wait', wait, problems);
   const config = parseToolConfig({ ...configInput(flags, io), problems });
   if (line.renewBefore === none && config.policy.ahead !== undefined) throw keptByFile(flags.config);
-  refuseWorker(allDirectories(config.inventory, config.environment.directories ?? {}));
-  const adoptionDirectory = out === undefined ? installedAdoption(here.unitDirectory) : resolve(io.cwd, out);
-  const adoption = adoptionDirectory === undefined ? {} : { adoptionDirectory };
-  const renewsAhead = config.policy.ahead !== undefined;
-  const { unitDirectory } = here;
-  const told = { executable, flags: unitFlags(flags, io.cwd), renewsAhead, unitDirectory, ...adoption };
-  const units = await unitsOf(config, told);
-  const files = renderHost(units);
-  if (config.dryRun) {
-    const rights = hostManifests(grantOf(config)).map((one) => `---\n${toYaml(one)}`);
-    const granted = rights.length === 0 ? [] : [`# Rights of this host in the API\n${rights.join('\n')}`];
-    io.stdout.write([...files.map(({ path, content }) => `# ${path}\n${content}`), ...granted].join('\n'));
-    return exitCodes.done;
+  const { kubernetesDir = '', pkiDir = '' } = allDirectories(config.inventory, config.environment.directories ?? {});
+  if (isWorker({ kubernetesDir, pkiDir })) {
+    if (before.includes(workerMode)) return initWorkerCommand(typed, io, machine);
+    const message =
+      `Cannot find a control plane of kubeadm on this machine, which is a worker: run "${nextCommand('init workers')}" on a ` +
+      'control-plane node, and here the command that it prints';
+    throw new RecoveryError('PreconditionFailed', message);
   }
-  const examined = await examineProgram(executable, io.signal);
-  if (here.systemctl !== undefined) requireProgram(examined);
+  const adoptionDirectory = out === undefined ? installedAdoption(unitDirectory) : resolve(io.cwd, out);
+  const adoption = adoptionDirectory === undefined ? {} : { adoptionDirectory };
+  const units = await hostUnitsOf(config, { executable, flags: unitFlags(flags, io.cwd), unitDirectory, ...adoption });
+  const look = { given: sameMachine(flags, io.cwd), unitDirectory };
+  const now = [executable, ...units.flags];
+  const installation: Installation = {
+    here,
+    program,
+    files: renderHost(units),
+    format,
+    settings: settingLines(before, now),
+    changes: changesOf(before, now),
+    lookHere: async () => lookAtNode(config, look, io),
+  };
+  if (config.dryRun) return printUnits(config, installation, io);
+  for (const warning of absenceWarnings(config)) io.stderr.write(`${warning}\n`);
+  return check ? checkInstallation(installation, io) : install(installation, { config, units, waitMs }, io);
+}
+
+function printUnits(config: ToolConfig, { files, program: { executable, copied } }: Installation, io: Io): number {
+  const rights = hostManifests(grantOf(config)).map((one) => `---\n${toYaml(one)}`);
+  const granted = rights.length === 0 ? [] : [`# Rights of this host in the API\n${rights.join('\n')}`];
+  const copy = copied === undefined ? [] : [`# ${executable}\n# is a copy of ${copied.source}\n`];
+  io.stdout.write([...copy, ...files.map(({ path, content }) => `# ${path}\n${content}`), ...granted].join('\n'));
+  return exitCodes.done;
+}
+
+interface Installing {
+  readonly config: ToolConfig;
+  readonly units: HostUnits;
+  /** Undefined: does not wait until the node is back. */
+  readonly waitMs: number | undefined;
+}
+
+async function install(installation: Installation, { config, units, waitMs }: Installing, io: Io): Promise<number> {
+  const { here, program, files, format, settings, lookHere } = installation;
+  const examined = await installProgram(program, files, here, io.signal);
+  const sight = waitMs === undefined ? undefined : await lookHere();
+  const began = systemClock.now();
   const outcome = await applyHost(files, here, units.before);
   for (const warning of examined.warnings) io.stderr.write(`${warning}\n`);
   if (outcome === undefined) {
@@ -87,16 +109,15 @@ export async function initHostCommand({ out, ...line }: HostLine, io: Io, machin
     await grantRights(config, io);
     return exitCodes.failed;
   }
-  const lines = [
-    ...outcome.written.map((path) => `Wrote ${path}`),
-    ...outcome.unchanged.map((path) => `Unchanged: ${path}`),
-    ...outcome.absent.map((unit) => `There is no ${unit} here: until there is, only the timer repairs.`),
-    `Expired certificates are reissued before each start of ${starterText(units.before)}, and looked for once a minute.`,
-    ...changesOf(before, [executable, ...units.flags]),
-  ];
-  io.stdout.write(`${lines.join('\n')}\n`);
-  await grantRights(config, io);
-  return exitCodes.done;
+  const outcomes = files.map(({ path, does }) => ({ path, does, isChanged: outcome.written.includes(path) }));
+  const absent = outcome.absent.map((unit) => `There is no ${unit} here: until there is, only the timer repairs.`);
+  printLines(installation, [...examined.lines, ...unitLines(outcomes, false), ...absent, ...settings], io);
+  const end = sight && (await waitForNode(lookHere, { began, waitMs, before: sight.status }, io));
+  await grantRights(config, format === 'json' ? { ...io, stdout: io.stderr } : io);
+  const { status } = await lookHere(); // with the rights that were granted now
+  printEnd(installation, { examined, outcomes, status }, io);
+  if (end !== undefined) printLines(installation, end.lines, io);
+  return end?.isWell === false ? exitCodes.failed : exitCodes.done;
 }
 
 /** Applies the rights for a host's API requests: no repair needs them, so the units are written even without an API. */
@@ -111,15 +132,12 @@ async function grantRights(config: ToolConfig, io: Io): Promise<void> {
       applyManifests({ connection, signal: io.signal }, manifests, print),
     );
   } catch (err) {
-    const lease = grant.renewsAhead ? `take ${leaseText(renewalLease)}, ` : '';
-    const without = grant.renewsAhead ? 'control-plane nodes wait until a tenth of --renew-before is left, ' : '';
+    const file = administratorOf(config);
     io.stderr.write(
-      `The right of this host to ${lease}release its stale leader Leases, to read kubeadm's configuration and\n` +
-        `to write ${clusterInfoText} is not granted:\n` +
-        `${errorText(err)}.\nUntil it is, ${without}a control plane waits for stale Leases after a boot,\n` +
-        'certificates live a year whatever kubeadm says, and workers and new nodes get no CA that was renewed here. A run of\n' +
-        `the timer grants it by "${administratorOf(config)}" when the API server answers; "${nextCommand('status')}" says\n` +
-        'whether that was so. By another administrator: set KUBECONFIG, and run this again.\n',
+      isCode(err, 'KubeUnavailable')
+        ? `The API server does not answer yet. Once it does, a run of the timer grants this host its rights there, by "${file}".\n`
+        : `The rights of this host in the API are not granted: ${errorText(err)}.\nA run of the timer tries it by "${file}"; ` +
+            `"${nextCommand('status')}" says whether they are there. By another administrator: set KUBECONFIG, and run this again.\n`,
     );
   }
 }
@@ -129,53 +147,3 @@ function keptByFile(file = ''): RecoveryError {
   const problem: Problem = { path: '--renew-before', kind: 'conflict', message };
   return problemsError('ConfigInvalid', 'Cannot use the configuration', [problem]);
 }
-
-/** Throws PreconditionFailed. */
-function refuseWorker({ kubernetesDir = '', pkiDir = '' }: Readonly<Record<string, string>>): void {
-  if (!isWorker({ kubernetesDir, pkiDir })) return;
-  const message =
-    `Cannot find a control plane of kubeadm on this machine, which is a worker: run "${nextCommand('init workers')}" on a ` +
-    'control-plane node, and here the command that it prints';
-  throw new RecoveryError('PreconditionFailed', message);
-}
-
-/** Throws ConfigInvalid: nothing is written then. */
-export function requireProgram({ problems }: Examined): void {
-  const timeout = timeoutProblem();
-  const all = [
-    ...problems.map((message): Problem => ({ path: '--executable', kind: 'invalid', message })),
-    ...(timeout === undefined ? [] : [{ path: 'kubelet.service', kind: 'notFound', message: timeout } as const]),
-  ];
-  if (all.length > 0) throw problemsError('ConfigInvalid', 'Cannot install the units of this host', all);
-}
-
-export async function uninstallHostCommand(
-  { out = defaultDirectory, ...line }: HostLine,
-  io: Io,
-  machine?: HostMachine,
-): Promise<number> {
-  const here = machine ?? thisMachine(io.signal);
-  const { flags, problems } = hostFlags(
-    { ...line, executable: '/proc/self/exe' },
-    io,
-    installedCommand(here.unitDirectory),
-  );
-  const { dryRun, backupDir, lockDir } = parseToolConfig({ ...configInput(flags, io), problems });
-  const units = await removeHost(unitPaths(undefined, await repairedServices()), { ...here, dryRun });
-  // After the units that authenticate with it.
-  const removed = [...units, ...(await removeWorkerToken(resolve(io.cwd, out), dryRun))];
-  if (removed.length === 0) {
-    io.stdout.write('Nothing to remove.\n');
-    return exitCodes.done;
-  }
-  const lines = removed.map((path) => `${dryRun ? 'Would remove' : 'Removed'} ${path}`);
-  io.stdout.write(`${[...lines, ...leftLines({ backupDir, lockDir })].join('\n')}\n`);
-  return exitCodes.done;
-}
-
-/** Leftovers that the administrator may also want to remove. */
-const leftLines = ({ backupDir, lockDir }: Pick<ToolConfig, 'backupDir' | 'lockDir'>): readonly string[] => [
-  `Copies of replaced files stay in ${backupDir}, and until the next boot notes of runs in ${lockDir}.`,
-  'In the API stay the rights of the hosts and the token of the workers. Who may still use them, and how they are removed: ' +
-    nextCommand('uninstall', { '--part': 'hosts,workers', '--dry-run': true }),
-];

@@ -17,6 +17,7 @@ import { nextCommand, shellWord } from '../lib/next-command.ts';
 import { sameInventory } from '../lib/config/given-flags.ts';
 import { defaultDirectory, hostLayout } from '../lib/install/layout.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
+import { requireReference } from '../lib/install/container.ts';
 import { besideOperatorsMachineConfig, besideOperatorsPod } from '../lib/install/openshift-beside.ts';
 import { problemsError } from '../lib/problems.ts';
 import { toYaml } from '../lib/yaml.ts';
@@ -52,6 +53,7 @@ export function initText(outcome: InitOutcome, { directory }: Pick<InstallOption
     ...outcome.webhooks.map(webhookText),
     ...stagingLines(outcome),
     `Run now: ${nextCommand('', { '--config': hostLayout(directory).configFile })}`,
+    `In a container of its own a mode takes --kubeconfig=${hostLayout(directory).credentials}/MODE/kubeconfig.`,
   ];
   return `${lines.filter((line) => line !== '').join('\n')}\n`;
 }
@@ -107,6 +109,7 @@ export function initOpenshiftCommand({ image = '', out }: OpenshiftLine, { cwd, 
       { path: '--image', kind: 'required', message },
     ]);
   }
+  requireReference(image);
   const directory = out === undefined ? defaultDirectory : absolute(cwd, out);
   stdout.write(toYaml(besideOperatorsMachineConfig(toYaml(besideOperatorsPod(image, directory)))));
   return Promise.resolve(exitCodes.done);

@@ -2,6 +2,8 @@
 
 interface Output {
   write(text: string): unknown;
+  /** Whether it is a terminal. */
+  readonly isTTY?: boolean;
 }
 
 /** Tests pass their own. */

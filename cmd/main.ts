@@ -19,7 +19,7 @@ function refuseIncomplete(err: unknown): never {
   if (code !== 'ENOENT') throw err;
   process.stderr.write(
     `Cannot run kube-cert-recovery: "${path}" is absent; its folder must be complete. ` +
-      'Copy it whole, beside the present one, and flip the link (README, "Get it onto a node").\n',
+      'Copy it whole (README, "Get it onto a node").\n',
   );
   process.exit(1);
 }

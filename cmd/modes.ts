@@ -10,7 +10,7 @@ import { Health, keepServingHealth } from '../lib/health.ts';
 import { requireOwnLock } from '../lib/host/own-user.ts';
 import { RunState } from '../lib/host/state.ts';
 import { isFile } from '../lib/inventory/places.ts';
-import { readBy } from '../lib/inventory/resolve.ts';
+import { readBy } from '../lib/inventory/component-view.ts';
 import { Breakers } from '../lib/kube/circuit-breaker.ts';
 import { EventRecorder } from '../lib/kube/events.ts';
 import type { KubeConnection } from '../lib/kube/kube.ts';
@@ -37,7 +37,8 @@ export async function runModes(
   for (const one of config.modes)
     if (one.mode === 'regen' && !config.dryRun && one.locations !== 'api' && one.kubeconfig === undefined)
       await requireOwnLock(one.lockDir);
-  const { healthProbeBindAddress: address, modes, once, dryRun } = config;
+  const { healthProbeBindAddress: address, metrics, modes, once, dryRun } = config;
+  const secured = once ? undefined : metrics;
   const runtime: Runtime = {
     ...given,
     config,
@@ -45,12 +46,16 @@ export async function runModes(
     dryRun,
     signal: AbortSignal.any([given.signal, failed.signal]),
     resolved: await resolveHere(config, given.log, newsOf(config, given)),
+    resolveAgain: (log) => resolveHere(config, log),
     health: new Health(),
-    metrics: address === undefined ? noMetrics : await createMetrics({ version, modes: modes.map(({ mode }) => mode) }),
+    metrics: await metricsOf(config, given),
     breakers: new Breakers(given.clock),
     hostName: hostname(),
   };
-  const server = address && (await keepServingHealth({ ...runtime, address }));
+  const servers = [
+    address && (await keepServingHealth({ ...runtime, address })),
+    secured?.bindAddress && (await keepServingHealth({ ...runtime, address: secured.bindAddress, tls: secured })),
+  ];
   const run = async (mode: ModeConfig): Unmet => {
     const own = { ...runtime, log: runtime.log.with({ mode: mode.mode }) };
     try {
@@ -67,8 +72,19 @@ export async function runModes(
     return [...before, ...(await Promise.all(modes.filter((mode) => !isFirst(mode)).map(run)))].flat();
   } finally {
     failed.abort();
-    await server?.closed;
+    for (const server of servers) await server?.closed;
   }
+}
+
+/** A process that shows them nowhere has none. */
+async function metricsOf(
+  { healthProbeBindAddress, metrics, modes, once, dryRun }: Config,
+  { clock }: Pick<Runtime, 'clock'>,
+) {
+  const isWritten = modes.some((mode) => mode.mode === 'regen' && mode.metricsFile !== undefined && !dryRun);
+  const isServed = healthProbeBindAddress !== undefined || (metrics !== undefined && !once);
+  if (!isServed && !isWritten) return noMetrics;
+  return createMetrics({ version, clock, modes: modes.map(({ mode }) => mode) });
 }
 
 /** Limits repeated warnings of a unit: logged when they begin, and once an hour from then on. */
@@ -87,6 +103,8 @@ async function withApi(connection: KubeConnection, runtime: Runtime, run: (conne
   const ended = new AbortController();
   const signal = AbortSignal.any([runtime.signal, ended.signal]);
   const events = new EventRecorder({ connection, clock, log, instance: config.identity.podName ?? hostName });
+  const { metrics } = runtime;
+  metrics.queue('events', () => events.waiting);
   const beside = runtime.once ? [] : [keepConnection(connection, { ...runtime, signal }), events.run(signal)];
   try {
     const running = run({ ...runtime, connection, events, signal }).finally(() => ended.abort());

@@ -9,10 +9,9 @@ import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
 import { requireClosed } from '../lib/host/closed-path.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
-import { allDirectories } from '../lib/inventory/places.ts';
 import { discoverEnvironment } from '../lib/inventory/discover/discover.ts';
 import type { Resolved } from '../lib/inventory/model.ts';
-import { installedPresets } from '../lib/inventory/preset.ts';
+import { installedPresets, withPreset } from '../lib/inventory/preset.ts';
 import { resolve as resolveInventory } from '../lib/inventory/resolve.ts';
 import type { Log } from '../lib/log.ts';
 import type { ClockFacts } from '../lib/plan/clock-rules.ts';
@@ -34,17 +33,8 @@ export function orKubeadm(flags: CommandLine): CommandLine {
   return isNamed ? flags : { ...flags, preset: 'kubeadm' };
 }
 
-/**
- * The configuration for a worker, whatever its preset: its units were installed with that of a control-plane node. Of
- * its inventory only the directories count.
- */
-export function asWorker<C extends CommonConfig>(config: C): C {
-  const inventory = installedPresets.load('kubeadm-worker', {});
-  const known = allDirectories(config.inventory, config.environment.directories ?? {});
-  const names = Object.keys(inventory.directories ?? {}).filter((name) => known[name] !== undefined);
-  const directories = Object.fromEntries(names.map((name) => [name, known[name] ?? '']));
-  return { ...config, inventory, environment: { directories } };
-}
+/** The configuration for a worker, whose units were installed with the preset of a control-plane node. */
+export const asWorker = <C extends CommonConfig>(config: C): C => withPreset(config, 'kubeadm-worker');
 
 /** Path of --config as the units name it, independent of their directory. */
 export const absoluteConfig = <L extends CommandLine>(line: L, cwd: string): L =>
@@ -106,7 +96,7 @@ export function outputFormat<T extends string>(
   return usual;
 }
 
-const installFormats = ['text', 'json'] as const;
+export const installFormats = ['text', 'json'] as const;
 
 export type InstallOptions = ReturnType<typeof installFlags>['options'];
 

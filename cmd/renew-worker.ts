@@ -27,5 +27,7 @@ export async function renewWorkerCommand(
   // A run of a worker serves no port, and knows no other cluster.
   const own = { obtaining, sources: {}, deliveries: {}, machine: undefined };
   const modes = config.modes.map((mode) => (mode.mode === 'regen' ? { ...mode, ...own } : mode));
-  return runConfig({ ...asWorker(config), modes, healthProbeBindAddress: undefined }, io, { leftOut });
+  return runConfig({ ...asWorker(config), modes, healthProbeBindAddress: undefined, metrics: undefined }, io, {
+    leftOut,
+  });
 }

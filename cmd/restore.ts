@@ -23,16 +23,20 @@ import type { Store } from '../lib/store/store.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { lockHost } from '../lib/host/sole-writer.ts';
-import { configInput, type CommandLine, orKubeadm, resolveHere } from './read-config.ts';
+import { configInput, type CommandLine, installFormats, orKubeadm, outputFormat, resolveHere } from './read-config.ts';
+import { configHere } from './status.ts';
 import { fileDirectories, isFile } from '../lib/inventory/places.ts';
+import { structured } from '../lib/status/structured.ts';
 import { table } from '../lib/table.ts';
+import { apiVersion } from '../lib/well-known.ts';
 
 type RestoreLine = CommandLine & FlagsOf<'restore'>;
 
 export async function restoreCommand(name: string | undefined, line: RestoreLine, io: Io): Promise<number> {
-  const { generation, force = false, ...flags } = line;
+  const { generation, force = false, output, ...flags } = line;
   const problems = flagProblems(name, generation);
-  const config = parseToolConfig({ ...configInput(orKubeadm(flags), io), problems });
+  const format = outputFormat(installFormats, output, problems);
+  const config = configHere(parseToolConfig({ ...configInput(orKubeadm(flags), io), problems }));
   const { backupDir, lockDir, dryRun } = config;
   await requireReadable(backupDir);
   const resolved = await resolveHere(config);
@@ -40,7 +44,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   const tell = ({ message }: { readonly message: string }): void => void io.stderr.write(`${message}\n`);
   const { artefacts: owners, endpoints } = resolved;
   const options = { backupDir, owners, endpoints, onBackupFailed: tell, onAttributesLost: tell };
-  if (name === undefined) return list(artefacts, options, { stdout: io.stdout, tell });
+  if (name === undefined) return list(artefacts, { ...options, format }, { stdout: io.stdout, tell });
   const names = artefacts.map((artefact) => artefact.name);
   if (!names.includes(name)) {
     const message = `Cannot restore artefact "${name}": there is none on this host${suggestion(name, names)}`;
@@ -102,7 +106,7 @@ interface Told extends Pick<Io, 'stdout'> {
 /** Lists all readable copies, even where copies of an artefact are unreadable. */
 async function list(
   artefacts: readonly ResolvedArtefact[],
-  options: RestoreOptions,
+  { format, ...options }: RestoreOptions & { readonly format: 'text' | 'json' },
   { stdout, tell }: Told,
 ): Promise<number> {
   const kept: Generation[] = [];
@@ -117,10 +121,22 @@ async function list(
     }
   }
   const isEmpty = kept.length === 0 && exit === exitCodes.done;
-  stdout.write(isEmpty ? `Nothing is kept in ${options.backupDir}.\n` : listText(kept, systemClock.now()));
+  const text = isEmpty
+    ? `Nothing is kept in ${options.backupDir}.\n`
+    : `${listText(kept, systemClock.now())}Put the newest one back: ${nextCommand('restore NAME')}\n`;
+  const info = { apiVersion, kind: 'KeptCopies', items: kept.map(keptInfo) };
+  stdout.write(format === 'json' ? structured(info, 'json', 2) : text);
   for (const one of kept.filter(isOfNoUse)) tell(problemText(one));
   return exit;
 }
+
+const keptInfo = ({ artefact, generation, keptAt, notAfter, problem, unusable }: Generation): object => ({
+  artefact,
+  generation,
+  keptAt,
+  expirationDate: notAfter,
+  problem: problem ?? unusable,
+});
 
 const isOfNoUse = ({ problem, unusable }: Generation): boolean => problem !== undefined || unusable !== undefined;
 
@@ -179,7 +195,7 @@ function restartText({ artefact, location }: Generation, resolved: Resolved): st
   ].join('');
 }
 
-function flagProblems(name: string | undefined, generation: string | undefined): readonly Problem[] {
+function flagProblems(name: string | undefined, generation: string | undefined): Problem[] {
   if (generation === undefined) return [];
   const path = '--generation';
   if (name === undefined) return [{ path, kind: 'conflict', message: 'must be left out without an artefact' }];

@@ -3,10 +3,10 @@ import { type Clock, systemClock } from '../lib/clock.ts';
 import { parseRunConfig } from '../lib/config/load.ts';
 import type { Config } from '../lib/config/load.ts';
 import { writesToJournal } from '../lib/host/systemd.ts';
-import { createLog } from '../lib/log.ts';
 import { type Problem, problemText } from '../lib/problems.ts';
 import type { Log } from '../lib/log.ts';
 import { builtAt, version } from '../lib/program.ts';
+import { processLog } from '../lib/run/process-log.ts';
 import { exitCodes, exitOfFailure, exitOfUnmet } from './exit-codes.ts';
 import { configInput } from './read-config.ts';
 import type { CommandLine } from './read-config.ts';
@@ -25,6 +25,13 @@ function stopped(log: Log, { signal }: Io, level: 'debug' | 'info'): number {
   return exitCodes.done;
 }
 
+/** Code of the other modes runs at each change: it is worth its optimisation. */
+async function prepareToWait({ modes }: Config): Promise<void> {
+  const { optimiseNothing, preferSmallHeap } = await import('../lib/engine.ts');
+  preferSmallHeap();
+  if (modes.every(({ mode }) => mode === 'regen')) optimiseNothing();
+}
+
 export async function runCommand(line: CommandLine, io: Io, clock: Clock = systemClock): Promise<number> {
   const { config, leftOut } = parseRunConfig(configInput(line, io));
   return runConfig(config, io, { leftOut, clock });
@@ -36,7 +43,7 @@ export async function runConfig(
   io: Io,
   { leftOut = [], clock = systemClock }: { readonly leftOut?: readonly Problem[]; readonly clock?: Clock } = {},
 ): Promise<number> {
-  const log = createLog({ ...config.log, write: (text) => void io.stderr.write(text) });
+  const log = processLog(io, config.log);
   // A timer starts a single pass every minute, and nearly all of them find nothing to do.
   const level = config.once ? 'debug' : 'info';
   log[level]('process.started', { version });
@@ -45,7 +52,7 @@ export async function runConfig(
   for (const { message } of config.once ? [] : wrong) log.error('config.partial', { message });
   try {
     const { runModes } = await import('./modes.ts');
-    if (!config.once) (await import('../lib/small-heap.ts')).preferSmallHeap();
+    if (!config.once) await prepareToWait(config);
     const met = await runModes(config, {
       clock,
       log,

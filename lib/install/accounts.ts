@@ -35,7 +35,7 @@ export const podContainers: Readonly<Record<StaticPod, PodContainer>> = {
 };
 
 /** Name of a ServiceAccount. */
-export type Account = ModeIdentity | `syncer-${StaticPod}` | 'node-bootstrapper' | 'worker';
+export type Account = ModeIdentity | `syncer-${StaticPod}` | 'node-bootstrapper' | 'worker' | 'node-ca';
 /** Accounts of mode syncer: one where one process serves all components, else one for each static pod. */
 export type SyncerAccount = Extract<Account, `syncer${string}`>;
 

@@ -3,13 +3,16 @@
 // work.
 import { join } from 'node:path';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
-import { RecoveryError } from '../errors.ts';
+import { errorText, RecoveryError } from '../errors.ts';
 import { openConnection } from '../kube/connection.ts';
 import type { Clock } from '../clock.ts';
 import { filesOfSource } from '../config/address-settings.ts';
+import { getIfPresent } from '../kube/objects.ts';
+import type { ReceivedRequest } from '../kube/received.ts';
 import { collectionPath, withQuery } from '../kube/resources.ts';
 import { type Problem, problemsError } from '../problems.ts';
 import { retry } from '../retry.ts';
+import { kubeletSigners } from '../well-known.ts';
 import { toYaml } from '../yaml.ts';
 import { type Api, applyManifests } from './apply.ts';
 import { approverConfig, approverName, approverStaticPod } from './approver-pod.ts';
@@ -104,10 +107,30 @@ export async function installApprover(options: InstallApproverOptions): Promise<
   ];
   for (const file of written) if ((await replaceFile(file)) === 'written') print(`Wrote ${file.path}`);
   await requireRights(files.kubeconfig, options);
-  if (manifest === undefined) return;
-  const last = { path: files.manifest, content: manifest, mode: 0o600, what: 'manifest' };
-  if ((await replaceFile(last)) === 'written') print(`Wrote ${files.manifest}; the kubelet starts it now`);
-  else print(`Unchanged: ${files.manifest}`);
+  if (manifest !== undefined) {
+    const last = { path: files.manifest, content: manifest, mode: 0o600, what: 'manifest' };
+    if ((await replaceFile(last)) === 'written') print(`Wrote ${files.manifest}; the kubelet starts it now`);
+    else print(`Unchanged: ${files.manifest}`);
+  }
+  if (!options.grant.signers.includes('kubelet-serving')) await reportServing(options);
+}
+
+/** Kubelets with `serverTLSBootstrap` wait for the administrator, who may have installed this for their requests. */
+async function reportServing({ api, print }: InstallApproverOptions): Promise<void> {
+  const fieldSelector = `spec.signerName=${kubeletSigners['kubelet-serving']}`;
+  const path = withQuery(collectionPath('CertificateSigningRequest'), { fieldSelector });
+  const look = getIfPresent<{ readonly items?: readonly ReceivedRequest[] }>(api, path);
+  // All is installed by now: an API server that does not answer takes nothing of that back.
+  const answer = await look.catch((err: unknown) => {
+    if (api.signal.aborted) throw err;
+    print(`Not counted: requests for serving certificates of kubelets (${errorText(err)})`);
+  });
+  const pending = (answer?.items ?? []).filter(({ status }) => (status?.conditions ?? []).length === 0).length;
+  if (pending > 0)
+    print(
+      `Left pending: ${pending} for serving certificates of kubelets; approver.signers and approver.addresses in a file ` +
+        'given with --config have them approved (docs/approver.md)',
+    );
 }
 
 /** The pod mounts its own directory and nothing else of the machine. Throws ConfigInvalid. */

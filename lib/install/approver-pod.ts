@@ -80,8 +80,9 @@ export const approverConfig = (approver: object): string =>
     healthProbeBindAddress: `127.0.0.1:${healthPort}`,
   });
 
-const mountedConfig = '/etc/kube-cert-recovery';
-const serviceAccountFiles = '/var/run/secrets/kubernetes.io/serviceaccount';
+/** Directory of the configuration in pods of ours. */
+export const mountedConfig = '/etc/kube-cert-recovery';
+export const serviceAccountFiles = '/var/run/secrets/kubernetes.io/serviceaccount';
 const deploymentPort = 8081;
 
 interface DeploymentOptions {

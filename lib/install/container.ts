@@ -6,6 +6,7 @@ import { execFile } from 'node:child_process';
 import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { RecoveryError } from '../errors.ts';
+import { problemsError } from '../problems.ts';
 
 const lookMs = 10_000;
 const pullMs = 180_000;
@@ -30,8 +31,23 @@ interface RequireImage {
   readonly signal: AbortSignal;
 }
 
-/** Pulls an absent image; with `dryRun` only prints that. Throws ReadFailed when the image cannot be pulled. */
+/** A name that no kubelet takes would be found on the node only, after its pods have ended. Throws ConfigInvalid. */
+export function requireReference(image: string): void {
+  // github.com/distribution/reference: an address, a path in lower case, a tag, a digest.
+  if (
+    /^(?!sha256:)(?:(?:[\w.-]+|\[[\da-fA-F:]+\])(?::\d+)?\/)?[a-z0-9][a-z0-9._/-]*(?::[\w.-]+)?(?:@[\w+.:-]+)?$/.test(
+      image,
+    )
+  )
+    return;
+  const message = `must name an image, such as example.com/kube-cert-recovery:0.1.0, got "${image}"`;
+  throw problemsError('ConfigInvalid', 'Cannot use the image', [{ path: '--image', kind: 'invalid', message }]);
+}
+
+/** Pulls an absent image; with `dryRun` only prints that. Throws ReadFailed when the image cannot be pulled, and
+ * ConfigInvalid for a name of none. */
 export async function requireImage({ image, dryRun, print, signal }: RequireImage): Promise<void> {
+  requireReference(image);
   const found = await crictl(['inspecti', '--output=json', image], lookMs, signal);
   // cmd/crictl/image.go of kubernetes-sigs/cri-tools; any other error proves nothing about the image.
   if (found.ok || !found.output.includes('no such image')) return;
@@ -42,7 +58,7 @@ export async function requireImage({ image, dryRun, print, signal }: RequireImag
   if (pulled.ok) return;
   const problem = pulled.output.split('\n').at(-1) ?? 'no answer';
   const load = 'load it into the runtime (ctr --namespace=k8s.io images import FILE, or crictl pull --creds ...)';
-  const message = `Cannot use image "${image}" cannot be pulled: ${problem}; ${load}, or name another one with --image. Nothing was written`;
+  const message = `Cannot use image "${image}": it cannot be pulled: ${problem}; ${load}, or name another one with --image. Nothing was written`;
   throw new RecoveryError('ReadFailed', message);
 }
 

@@ -7,7 +7,7 @@ import { make } from '../issue/issue.ts';
 import { readAuthority } from '../issue/ingredients.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
-import { isFile, isOfOthers } from '../inventory/places.ts';
+import { isObject, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, KeyPair, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { generateKey, type KeyAlgorithm, type PrivateKey } from '../pki/key.ts';
 import { verifyChain } from '../pki/verify.ts';
@@ -116,7 +116,7 @@ export async function stage(layout: HostLayout, location: ApiLocation, material:
 export async function readStaged(layout: HostLayout, { artefacts }: Resolved): Promise<Map<string, Material>> {
   const found = new Map<string, Material>();
   for (const { name, location } of artefacts) {
-    if (isFile(location)) continue;
+    if (!isObject(location)) continue;
     const path = stagedFile(layout, location);
     const bytes = await readIfPresent(path, `staged ${locationText(location)}`);
     if (bytes !== undefined) found.set(name, materialOf(location, bytes, path));

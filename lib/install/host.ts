@@ -31,6 +31,8 @@ export interface HostUnits {
 export interface UnitFile {
   readonly path: string;
   readonly content: string;
+  /** When it runs, and what it does then, for the administrator. */
+  readonly does?: string | undefined;
 }
 
 export const defaultUnitDirectory = '/etc/systemd/system';
@@ -41,18 +43,28 @@ export const dropInOf = (unit: string): string => `${unit}.d/20-kube-cert-recove
 
 export const written = '# Written by "kube-cert-recovery init host", removed by "kube-cert-recovery uninstall host".';
 
+/** After this time systemd ends a run of the timer: longer than the limits of its steps together. */
+export const timerRunMinutes = 5;
+
 /** Well below systemd's DefaultTimeoutStartSec (90 s), after which the kubelet's start itself would have failed. */
 export const longestSeconds = 45;
 export const killSeconds = 5;
 
-type Rendered = readonly [name: string, content: (units: HostUnits) => string];
+type Rendered = readonly [name: string, content: (units: HostUnits) => string, does: string];
 
 /** Unit files in the order in which they are written: units that start other units come last. */
 const unitFiles = (before: readonly string[]): readonly Rendered[] => [
-  [serviceName, service],
-  [adoptedName, adopted],
-  ...before.map((unit): Rendered => [dropInOf(unit), (units) => dropIn(unit, units)]),
-  [timerName, timer],
+  [
+    serviceName,
+    service,
+    'by the timer: reissues what has expired or is due, restarts what must read it, proves its use',
+  ],
+  [adoptedName, adopted, 'by the timer, on an adopted machine: puts our containers back into its static pods'],
+  ...before.map((unit): Rendered => {
+    const does = `before each start of ${starterText([unit])}: reissues what has expired`;
+    return [dropInOf(unit), (units) => dropIn(unit, units), does];
+  }),
+  [timerName, timer, 'once a minute, and at the boot: starts these services'],
 ];
 
 export function unitPaths(
@@ -64,7 +76,8 @@ export function unitPaths(
 
 export function renderHost(units: HostUnits): readonly UnitFile[] {
   const { unitDirectory = defaultUnitDirectory, before = usualServices } = units;
-  return unitFiles(before).map(([name, content]) => ({ path: `${unitDirectory}/${name}`, content: content(units) }));
+  const rendered = unitFiles(before);
+  return rendered.map(([name, content, does]) => ({ path: `${unitDirectory}/${name}`, content: content(units), does }));
 }
 
 /** Command that other init systems run before each start of the kubelet. */
@@ -126,7 +139,7 @@ Wants=${adoptedName}
 [Service]
 Type=oneshot
 ExecStart=${command}
-TimeoutStartSec=5min
+TimeoutStartSec=${timerRunMinutes}min
 # Copies of what is replaced.
 StateDirectory=kube-cert-recovery
 StateDirectoryMode=0700
@@ -159,10 +172,19 @@ CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_SYS_PTRACE
 `;
 }
 
+/** Text of a service that starts a program once, under the conditions of another service. */
+export function trialOf(conditions: string, program: string): string {
+  const command = `ExecStart=${commandLine([program, '--version'])}\nStandardOutput=null`;
+  return conditions
+    .replace(/^\[Unit\]$[^]*(?=^\[Service\]$)/m, '')
+    .replace(/^ExecStart=.*$/m, () => command)
+    .replace(/^TimeoutStartSec=.*$/m, 'TimeoutStartSec=30s');
+}
+
 /** Sandbox of all services. */
 export function sandbox(writable: readonly string[]): string {
-  return `# A timer starts this each minute: systemd's own lines (Starting, Finished, Deactivated, "was skipped because of an unmet
-# condition": info) are left out. Those of the program are of the level below, and its failure is a warning.
+  return `# A timer starts this each minute: systemd's own lines (Starting, Finished, Deactivated, "was skipped because of an
+# unmet condition": info) are left out. Those of the program are of the level below, and its failure is a warning.
 LogLevelMax=notice
 SyslogLevel=notice
 ProtectSystem=strict
@@ -208,7 +230,7 @@ Description=Looks for expired ${what}
 # monotonic ones (OnUnitActiveSec and its like) do not count the time for which a machine sleeps.
 OnCalendar=minutely
 AccuracySec=1s
-# Not all machines in one second: certificates of one minute would restart all leaders at once. Each keeps its own delay.
+# Not all machines in one second: certificates of one minute would restart all leaders at once. Each keeps its delay.
 RandomizedDelaySec=30s
 FixedRandomDelay=true
 Persistent=yes
@@ -230,26 +252,17 @@ function quoted(word: string): string {
 }
 
 /**
- * Directories in which a repair makes and replaces files; none contains another. `real`: resolves symbolic links,
- * because systemd makes the named path writable and a repair writes to the link's target.
+ * Directories in which a repair makes and replaces files, and `more`; none contains another. `real`: resolves symbolic
+ * links, because systemd makes the named path writable and a repair writes to the link's target.
  */
 export function writableDirectories(
-  { artefacts }: Resolved,
+  artefacts: Resolved['artefacts'],
   more: readonly string[],
   real: (path: string) => string = (path) => path,
 ): readonly string[] {
   const files = artefacts.flatMap(({ location }) =>
     isFile(location) ? filesOf(location).map(({ file }) => file) : [],
   );
-  return directoriesOf(files, more, real);
-}
-
-/** Directories of these files and `more`, with and without their symbolic links resolved. */
-export function directoriesOf(
-  files: readonly string[],
-  more: readonly string[],
-  real: (path: string) => string,
-): readonly string[] {
   const named = [...files.map((file) => dirname(file)), ...more];
   const led = [...files.map((file) => dirname(real(file))), ...named.map(real)];
   const all = [...new Set([...named, ...led])].toSorted();

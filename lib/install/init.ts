@@ -5,7 +5,7 @@
 // staged one.
 import { isDeepStrictEqual } from 'node:util';
 import { installedConfig } from '../config/installed-settings.ts';
-import { isFile, isOfOthers } from '../inventory/places.ts';
+import { isFile, isObject, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { createApiStore } from '../store/api-store.ts';
@@ -20,7 +20,7 @@ import { namesIn, removeDirectory, writeIfAbsent } from './existing-files.ts';
 import { objectManifest, readStaged } from './first-generation.ts';
 import { installedRecord, recordToCome } from './install-record.ts';
 import { hostLayout } from './layout.ts';
-import { installManifests, syncerOf } from './rbac.ts';
+import { installManifests, type RbacOptions, syncerOf } from './rbac.ts';
 
 interface InitOptions extends Omit<CredentialOptions, 'api' | 'store' | 'layout' | 'namespace'> {
   /** Connection of an administrator who may create RBAC. */
@@ -31,6 +31,8 @@ interface InitOptions extends Omit<CredentialOptions, 'api' | 'store' | 'layout'
   readonly namespace?: string | undefined;
   /** Components whose files the syncer writes (syncer.components). Default: all. */
   readonly components?: readonly string[] | undefined;
+  /** Decides what regen may read besides its objects. */
+  readonly policy?: RbacOptions['policy'];
   /** Content of config.yaml except modes and credentials: preset or inventory, parameters, directories. */
   readonly settings: Readonly<Record<string, unknown>>;
   readonly signal: AbortSignal;
@@ -93,12 +95,12 @@ export async function runInit(options: InitOptions): Promise<InitOutcome> {
   return { ...outcome, webhooks, files, stagingRemoved, stagingKept };
 }
 
-type Named = Pick<InitOptions, 'resolved' | 'namespace' | 'components'>;
+type Named = Pick<InitOptions, 'resolved' | 'namespace' | 'components' | 'policy'>;
 
 /** Manifests of all objects except certificates. */
-function manifestsOf({ resolved, namespace = defaultNamespace, components }: Named) {
+function manifestsOf({ resolved, namespace = defaultNamespace, components, policy }: Named) {
   const syncer = syncerOf(resolved, components);
-  const all = installManifests({ ...resolved, namespace, syncers: [syncer] });
+  const all = installManifests({ ...resolved, namespace, syncers: [syncer], policy });
   const isNamespace = ({ kind }: Manifest): boolean => kind === 'Namespace';
   return { namespace, syncer, namespaces: all.filter(isNamespace), others: all.filter((one) => !isNamespace(one)) };
 }
@@ -107,7 +109,7 @@ function manifestsOf({ resolved, namespace = defaultNamespace, components }: Nam
 async function absentObjects({ resolved, store, signal, staged }: Installing): Promise<ApiLocation[]> {
   const absent: ApiLocation[] = [];
   for (const { name, location } of resolved.artefacts) {
-    if (isFile(location) || !staged.has(name)) continue;
+    if (!isObject(location) || !staged.has(name)) continue;
     if ((await store.read(location, signal)) === undefined) absent.push(location);
   }
   return absent;
@@ -159,7 +161,7 @@ export async function renderInitManifests(options: Named & Pick<InitOptions, 'di
   const locations: ApiLocation[] = [];
   const objects = resolved.artefacts.flatMap(({ name, location }) => {
     const material = staged.get(name);
-    if (isFile(location) || material === undefined) return [];
+    if (!isObject(location) || material === undefined) return [];
     locations.push(location);
     const { data, ...manifest } = objectManifest(location, material);
     return [location.kind === 'secret' ? manifest : { ...manifest, data }];

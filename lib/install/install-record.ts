@@ -6,7 +6,7 @@ import { getIfPresent } from '../kube/objects.ts';
 import type { PodList } from '../kube/received.ts';
 import { typeMeta } from '../kube/resources.ts';
 import { RecoveryError } from '../errors.ts';
-import { isFile, isOfOthers } from '../inventory/places.ts';
+import { isFile, isObject, isOfOthers } from '../inventory/places.ts';
 import type { ApiLocation, Resolved } from '../inventory/model.ts';
 import { type Api, type Manifest, manifestText, ownLabel, ownObjects, pathInApi } from './apply.ts';
 
@@ -23,7 +23,7 @@ const prefix = 'kube-cert-recovery-installed-';
 /** All objects of an inventory except objects of another owner. Pure. */
 export function purgeable({ artefacts }: Pick<Resolved, 'artefacts'>): readonly ApiLocation[] {
   return artefacts.flatMap((artefact) =>
-    isFile(artefact.location) || isOfOthers(artefact) ? [] : [artefact.location satisfies ApiLocation],
+    !isObject(artefact.location) || isOfOthers(artefact) ? [] : [artefact.location satisfies ApiLocation],
   );
 }
 

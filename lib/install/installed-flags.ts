@@ -1,6 +1,8 @@
 // Flags in the installed units of a machine: `init host` keeps those that are not given again, and `status` uses them.
 // Changes by a new run are always reported. Pure.
+import { dirname } from 'node:path';
 import { flagRows, type FlagRow, type FlagsOf, isRepeatable, typedValue } from '../config/flags.ts';
+import { defaultDirectory } from './layout.ts';
 
 type Line = FlagsOf<'all' | 'modes'>;
 type Value = ReturnType<typeof typedValue>;
@@ -12,7 +14,7 @@ const keptRows = flagRows.filter(({ units }) => units === 'kept');
 const renewalFlags: ReadonlySet<string> = new Set(['--renew-before', '--window', '--warn-only']);
 /** These flags depend on each other: all are kept, or none. */
 const inventoryFlags: ReadonlySet<string> = new Set(['--config', '--preset', '--parameter', '--directory']);
-const takenAway: ReadonlySet<string> = new Set(['--renew-before', '--window']);
+const takenAway: ReadonlySet<string> = new Set(['--renew-before', '--window', '--metrics-file', '--on-renewed']);
 
 /** Value of a flag on a command line; the last one unless the flag is repeatable. */
 function saidIn(words: readonly string[], row: FlagRow): Value {
@@ -58,19 +60,27 @@ function isOtherInventory(line: Line, words: readonly string[]): boolean {
   });
 }
 
-/** Differences between the units' command lines before and now, program first: one line for each. */
+/** Differences between the units' command lines before and now: one line for each. */
 export function changesOf(before: readonly string[], now: readonly string[]): readonly string[] {
+  if (before.length === 0) return [];
   const [was, is] = [renewalText(before), renewalText(now)];
-  const isNew = before.length === 0;
-  const renewal = isNew || was === is ? is : `was ${was}, now ${is}`;
   const others = keptRows.filter(({ flag }) => !renewalFlags.has(flag));
   const [programBefore = '', programNow = ''] = [before[0], now[0]];
   return [
-    `Renewal before expiry: ${renewal}`,
-    ...(isNew ? [] : others.flatMap((row) => changeOf(row, before, now))),
-    ...(isNew || programBefore === programNow ? [] : [`Program: was ${programBefore}, now ${programNow}`]),
+    ...(was === is ? [] : [`${renewal}: was ${was}, now ${is}`]),
+    ...others.flatMap((row) => changeOf(row, before, now)),
+    ...(programBefore === programNow ? [] : [`Program: was ${programBefore}, now ${programNow}`]),
   ];
 }
+
+/** The same for people, who also learn what has stayed: whether anything is renewed before it expires. */
+export function settingLines(before: readonly string[], now: readonly string[]): readonly string[] {
+  const changes = changesOf(before, now);
+  const isTold = changes.some((line) => line.startsWith(`${renewal}:`));
+  return isTold ? changes : [`${renewal}: ${renewalText(now)}`, ...changes];
+}
+
+const renewal = 'Renewal before expiry';
 
 function changeOf(row: FlagRow, before: readonly string[], now: readonly string[]): readonly string[] {
   const text = (words: readonly string[]): string => {
@@ -89,4 +99,21 @@ function renewalText(words: readonly string[]): string {
   if (before === undefined) return config === undefined ? 'off' : `as ${config} says`;
   const when = window === undefined ? '' : ` in ${window}`;
   return `${before}${when}${words.includes('--warn-only') ? ', only said (--warn-only)' : ''}`;
+}
+
+const tokenFlag = '--worker-token-file=';
+
+/** The token that the units of a worker name; undefined: it is in its usual place. */
+export const tokenFileIn = (words: readonly string[]): string | undefined =>
+  words.find((word) => word.startsWith(tokenFlag))?.slice(tokenFlag.length);
+
+/** The flag with which they do. */
+export const tokenFlags = (file: string | undefined): readonly string[] =>
+  file === undefined ? [] : [`${tokenFlag}${file}`];
+
+/** Directory for all files of this program on a worker, by the token that its units name. */
+export function workerDirectory(words: readonly string[]): string {
+  const file = tokenFileIn(words);
+  // The inverse of workerTokenFile.
+  return file === undefined ? defaultDirectory : dirname(dirname(dirname(file)));
 }

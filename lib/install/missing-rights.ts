@@ -44,17 +44,19 @@ interface Asking {
 /** Missing rights in words, one text for each object; empty where none is missing. Throws errors of the connection. */
 export async function missingRights(grant: HostGrant, asking: Asking): Promise<readonly string[]> {
   const missing: Right[] = [];
-  for (const right of hostRights(grant)) {
-    const body = {
-      apiVersion: 'authorization.k8s.io/v1',
-      kind: 'SelfSubjectAccessReview',
-      spec: { resourceAttributes: right },
-    };
-    const { connection, signal, timeoutMs } = asking;
-    const { status } = await connection.request<Review>({ method: 'POST', path, body, signal, timeoutMs });
-    if (status?.allowed !== true) missing.push(right);
-  }
+  for (const right of hostRights(grant)) if (!(await mayDo(right, asking))) missing.push(right);
   return rightsText(missing);
+}
+
+/** Whether the API server grants the right to the identity of the connection. Throws errors of the connection. */
+export async function mayDo(right: Right, { connection, ...asking }: Asking): Promise<boolean> {
+  const body = {
+    apiVersion: 'authorization.k8s.io/v1',
+    kind: 'SelfSubjectAccessReview',
+    spec: { resourceAttributes: right },
+  };
+  const { status } = await connection.request<Review>({ method: 'POST', path, body, ...asking });
+  return status?.allowed === true;
 }
 
 /** `get, update leases "kube-system/kube-scheduler"`. Pure. */

@@ -3,8 +3,9 @@
 // needs it; in static pods the syncer of each pod has its own, too.
 import { bootstrapAccount } from '../bootstrap-identity.ts';
 import { staticPods } from '../components.ts';
-import { readBy } from '../inventory/resolve.ts';
+import { readBy } from '../inventory/component-view.ts';
 import type { Resolved } from '../inventory/model.ts';
+import type { RenewalPolicy } from '../plan/decision.ts';
 import { typeMeta } from '../kube/resources.ts';
 import { renewalLease } from '../restart/machine-lease.ts';
 import { hostsGroup } from '../well-known.ts';
@@ -26,6 +27,7 @@ import {
   type HostGrant,
   hostRules,
   namesRules,
+  nodesRules,
   proofRules,
   regenRules,
   type RulesByNamespace,
@@ -69,6 +71,8 @@ export interface RbacOptions extends Partial<Pick<Resolved, 'name' | 'asks'>> {
   readonly syncers?: readonly SyncerGrant[];
   /** Also the identities by which kubelets get certificates; true: client certificates, the least. Default: false. */
   readonly approver?: boolean | ApproverGrant;
+  /** Policy of regen: it reads Nodes only where a new CA waits for them (`waitForNodes`). */
+  readonly policy?: Pick<RenewalPolicy, 'waitForNodes'> | undefined;
 }
 
 const rbacGroup = 'rbac.authorization.k8s.io';
@@ -78,11 +82,12 @@ export const kubeletClientBinding = 'kube-cert-recovery-kubelet-client';
 
 /** Manifests in the order of creation. */
 export function installManifests(options: RbacOptions): Manifest[] {
-  const { artefacts, namespace, approver = false, asks } = options;
+  const { artefacts, namespace, approver = false, asks, policy } = options;
+  const waitsForNodes = policy?.waitForNodes !== undefined;
   const suffix = suffixOf(options);
   const { syncers = [{ account: 'syncer', artefacts, reacts: true }] } = options;
   const rules: readonly (readonly [Account, RulesByNamespace])[] = [
-    ['regen', regenRules(artefacts)],
+    ['regen', regenRules(artefacts, waitsForNodes)],
     ...syncers.map((one) => [one.account, syncerRules(one.artefacts, one)] as const),
   ];
   const accounts = rules.map(([account]) => account);
@@ -101,6 +106,7 @@ export function installManifests(options: RbacOptions): Manifest[] {
     ...(asks === undefined
       ? []
       : clusterRole(`${accountName('regen')}-names${suffix}`, namesRules, subjectOf('regen'))),
+    ...(waitsForNodes ? clusterRole(`${accountName('regen')}-nodes${suffix}`, nodesRules, subjectOf('regen')) : []),
     ...kubeletAccess(artefacts),
     ...accounts.map((account) => token(account, namespace)),
     ...(approver === false
@@ -128,7 +134,7 @@ function namespacesOf(
   return [...own].toSorted().map((name) => ({ ...typeMeta('Namespace'), metadata: { name } }));
 }
 
-function accountManifest(account: Account, namespace: string): Manifest {
+export function accountManifest(account: Account, namespace: string): Manifest {
   return {
     ...typeMeta('ServiceAccount'),
     metadata: { namespace, name: accountName(account), labels: ownLabel },
@@ -167,7 +173,7 @@ type Subject =
   | { readonly kind: 'ServiceAccount'; readonly namespace: string; readonly name: string }
   | { readonly apiGroup: typeof rbacGroup; readonly kind: 'User' | 'Group'; readonly name: string };
 
-function roles(name: string, rules: RulesByNamespace, subject: Subject): Manifest[] {
+export function roles(name: string, rules: RulesByNamespace, subject: Subject): Manifest[] {
   return [...rules]
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
     .flatMap(([namespace, own]) => granted('Role', { namespace, name, labels: ownLabel }, own, subject));

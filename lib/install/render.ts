@@ -10,7 +10,7 @@ import { realDisk } from '../disk/disk.ts';
 import { ensureDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
-import { filesOf, isFile, isFileOfItsOwn, isOfOthers, publishedPlace } from '../inventory/places.ts';
+import { filesOf, isFile, isFileOfItsOwn, isObject, isOfOthers, publishedPlace } from '../inventory/places.ts';
 import type { Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { type KeyAlgorithm, parsePrivateKey, PrivateKey } from '../pki/key.ts';
 import { publish } from '../publish/writer.ts';
@@ -118,7 +118,7 @@ async function renderObjects(
   for await (const one of makeGeneration({ resolved, now: clock.now(), keyAlgorithm, existing, keyFor })) {
     const { artefact, material, isNew } = one;
     const { name, location } = artefact;
-    if (isNew && !isFile(location)) await stage(layout, location, material); // 3
+    if (isNew && isObject(location)) await stage(layout, location, material); // 3
     if (isNew && isFile(location)) {
       for (const { file } of filesOf(location)) await ensureDirectory(realDisk, dirname(file));
       const seen = halves.get(name)?.seen ?? 'absent';

@@ -29,7 +29,7 @@ const certificates = 'certificates.k8s.io';
  * Without the right to read one, that artefact would count as out of reach, and regen would never be ready. It releases
  * leader Leases whose holder was switched off.
  */
-export function regenRules(artefacts: Artefacts): RulesByNamespace {
+export function regenRules(artefacts: Artefacts, waitsForNodes = false): RulesByNamespace {
   const made = artefacts.filter((artefact) => !isOnlyRead(artefact));
   const onlyRead = artefacts.filter(isOnlyRead);
   return byNamespace([
@@ -37,8 +37,12 @@ export function regenRules(artefacts: Artefacts): RulesByNamespace {
     ...objectRules(onlyRead, ['get']),
     ...eventRules(artefacts),
     ...leaseRules(artefacts, ['get', 'update']),
+    ...(waitsForNodes ? [['kube-node-lease', { ...leases, verbs: ['list'] }] as const] : []),
   ]);
 }
+
+/** Lists of Nodes, which say what CAs they hold, where a new CA waits for them (lib/plan/gather-nodes.ts). */
+export const nodesRules: readonly RbacRule[] = [{ apiGroups: [''], resources: ['nodes'], verbs: ['list'] }];
 
 /** `reacts`: restarts components that must read their files again, kube-apiserver on one machine at a time. */
 export function syncerRules(artefacts: Artefacts, { reacts }: { readonly reacts: boolean }): RulesByNamespace {
@@ -114,6 +118,22 @@ const clusterNameRules: readonly RbacRule[] = [
 
 /** ConfigMaps in which approvers keep lasting state. */
 export const approverRecords: readonly string[] = [firstApprovalsName, issuedCertificatesName];
+
+/**
+ * Verb for the ConfigMap that machines follow as their kubelets. RBAC alone grants it: the Node authorizer lets a kubelet
+ * read each ConfigMap that a Pod of its node names, no matter who created both (plugin/pkg/auth/authorizer/node).
+ */
+export const followVerb = 'follow';
+
+/** The pod of each node reads one ConfigMap, and Events tell what is wrong with it. `more`: further verbs. */
+export const nodeCaRules = (namespace: string, name: string, more: readonly string[] = []): RulesByNamespace => {
+  const verbs = ['get', 'list', 'watch', ...more];
+  const configMap = { apiGroups: [''], resources: ['configmaps'], resourceNames: [name], verbs };
+  return byNamespace([
+    [namespace, configMap],
+    [namespace, createEvents],
+  ]);
+};
 
 /** Verbs without `list` and `watch`: a worker knows only the name of its own request. */
 export const workerRules: readonly RbacRule[] = [

@@ -1,6 +1,6 @@
 // Parts that `uninstall` can remove separately, because each has other users: `modes` serve processes of `init`,
 // `approver` approving processes, `workers` every worker that was given the token, `hosts` control-plane nodes with the
-// units of `init host`. Users of a part are named before it is removed.
+// units of `init host`, `node-ca` every node. Users of a part are named before it is removed.
 import { getIfPresent } from '../kube/objects.ts';
 import { readLease } from '../kube/leases.ts';
 import type { NodeList } from '../kube/received.ts';
@@ -12,12 +12,13 @@ import { listed } from '../summary.ts';
 import { accountName, tokenSecretName } from './accounts.ts';
 import type { Api, Manifest } from './apply.ts';
 import { adoptedNodes } from './install-record.ts';
+import { nodeCaOfKubelets, nodeCaPod } from './node-ca-pod.ts';
 import { hostsRole } from './rbac.ts';
 import { controlPlaneLabel } from '../well-known.ts';
 import { approverRecords } from './rules.ts';
 import { staticApprovers } from './workers.ts';
 
-export const uninstallParts = ['modes', 'approver', 'workers', 'hosts'] as const;
+export const uninstallParts = ['modes', 'approver', 'workers', 'hosts', 'node-ca'] as const;
 export type UninstallPart = (typeof uninstallParts)[number];
 
 const names: Readonly<Record<Exclude<UninstallPart, 'modes'>, readonly string[]>> = {
@@ -30,11 +31,12 @@ const names: Readonly<Record<Exclude<UninstallPart, 'modes'>, readonly string[]>
   ],
   workers: [accountName('worker'), tokenSecretName('worker')],
   hosts: [hostsRole],
+  'node-ca': [nodeCaPod, nodeCaOfKubelets],
 };
 
 /** Part that an object of ours belongs to. Pure. */
 export function partOf({ metadata: { name } }: Pick<Manifest, 'metadata'>): UninstallPart {
-  return (['approver', 'workers', 'hosts'] as const).find((part) => names[part].includes(name)) ?? 'modes';
+  return (['approver', 'workers', 'hosts', 'node-ca'] as const).find((part) => names[part].includes(name)) ?? 'modes';
 }
 
 interface Tenants {
@@ -94,7 +96,9 @@ const tenant: Readonly<Record<UninstallPart, (looking: Looking) => Promise<strin
   async approver({ api }) {
     const pods = await staticApprovers(api);
     const all = [...pods, ...(await adoptedNodes(api)).map((node) => `static pods of ${node}`)];
-    return all.length === 0 ? undefined : `${all.join(', ')}; later requests of kubelets would stay pending`;
+    return all.length === 0
+      ? undefined
+      : `${all.join(', ')}; later requests of kubelets would stay pending. A pod whose manifest was removed is gone in seconds`;
   },
   async workers({ api, objects }) {
     const workers = await workerNodes(api);
@@ -112,6 +116,8 @@ const tenant: Readonly<Record<UninstallPart, (looking: Looking) => Promise<strin
     const lost = `their rights would be granted again by the next run of such a machine; run "${nextCommand('uninstall host')}" there first`;
     return `${[here, lease].filter((text) => text !== '').join('; ')}; ${lost}`;
   },
+  // Its pods go with it, and the files of the nodes stay as they are.
+  'node-ca': () => Promise.resolve(undefined),
 };
 
 /** Last day of use, set by the API server on a non-expiring token (serviceaccount, LastUsedLabelKey). */

@@ -34,6 +34,8 @@ interface UninstallOptions {
   readonly force?: boolean;
   /** Default: all. */
   readonly parts?: readonly UninstallPart[] | undefined;
+  /** Only objects of this namespace. Default: of all. */
+  readonly namespace?: string | undefined;
   /** Whether the units of `init host` are on this machine. Default: false. */
   readonly isHost?: boolean;
   /** Flags of the command line except the parts. */
@@ -52,6 +54,7 @@ export interface UninstallOutcome {
 }
 
 const kinds = [
+  'DaemonSet',
   'Deployment',
   'NetworkPolicy',
   'ClusterRoleBinding',
@@ -69,9 +72,10 @@ const kinds = [
  */
 export async function runUninstall(options: UninstallOptions): Promise<UninstallOutcome> {
   const { connection, signal, dryRun = false, purge = false, isHost = false, typed = {} } = options;
-  const { parts = uninstallParts } = options;
+  const { parts = uninstallParts, namespace } = options;
   const api: Api = { connection, signal };
-  const own = (await Promise.all(kinds.map((kind) => ownObjects(api, kind)))).flat();
+  const found = (await Promise.all(kinds.map((kind) => ownObjects(api, kind)))).flat();
+  const own = found.filter(({ metadata }) => namespace === undefined || metadata.namespace === namespace);
   const left = options.force === true ? undefined : await whoIsLeft({ api, parts, objects: own, isHost, typed });
   if (left !== undefined && !dryRun) throw new RecoveryError('KubeConflict', `Cannot uninstall: ${left}`);
   const takesModes = parts.includes('modes');

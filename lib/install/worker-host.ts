@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { tokenAccount, workerAccount } from '../bootstrap-identity.ts';
 import { ensurePrivateDirectory, replaceFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
+import { otherDistribution } from '../inventory/discover/other-distributions.ts';
 import { isThere, namesIn, removeDirectory } from './existing-files.ts';
 import { hostLayout, workerTokenFile } from './layout.ts';
 
@@ -66,7 +67,7 @@ export function requireNode({ kubernetesDir, pkiDir }: Directories): void {
   if (signs.some((path) => existsSync(path)) || controlPlaneSign({ kubernetesDir, pkiDir }) !== undefined) return;
   const message =
     `Cannot find a node of kubeadm on this machine: there is neither a control plane ("${signs[0]}") nor a worker ` +
-    `("${signs[1]}"); say where the files are (--directory=kubernetesDir=...)`;
+    `("${signs[1]}"); say where the files are (--directory=kubernetesDir=...)${otherDistribution()}`;
   throw new RecoveryError('PreconditionFailed', message);
 }
 

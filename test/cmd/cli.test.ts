@@ -58,21 +58,50 @@ describe('run()', () => {
   });
 
   it.each([
-    ['an unknown flag', ['--mod=regen'], "unknown option '--mod'\n(Did you mean --mode?)"],
+    [
+      'init host',
+      ['--server', '--kubeconfig', '--namespace', '--accept-ca', '--once', '--mode'],
+      ['--window', '--out'],
+    ],
+    ['uninstall host', ['--part', '--purge', '--kubeconfig', '--renew-before'], ['--directory', '--out', '--dry-run']],
+    ['status', ['--mode', '--once', '--restart', '--signers', '--listen'], ['--kubeconfig', '--renew-before']],
+    ['verify', ['--mode', '--renew-before', '--component'], ['--kubeconfig', '--directory']],
+    ['preset', ['--config', '--kubeconfig', '--mode'], ['--version']],
+  ])('shows in the help of %s no flag that it does not use', async (command, hidden, shown) => {
+    const { out } = await cli(...command.split(' '), '--help');
+    const flags = [...out.matchAll(/^ {2}(?:-\w, )?(--[\w-]+)/gm)].map(([, flag]) => flag);
+    for (const flag of hidden) expect(flags).not.toContain(flag);
+    expect(flags).toEqual(expect.arrayContaining(shown));
+    expect((await cli('help', ...command.split(' '))).out).toBe(out);
+  });
+
+  it.each([
+    ['an unknown flag', ['--mod=regen'], "unknown option '--mod'\n(Did you mean --mode?)", 'status|'],
     [
       'an unknown flag of a command',
       ['status', '--outptu=json'],
       "unknown option '--outptu'\n(Did you mean --output?)",
+      'status [options]',
     ],
-    ['an unknown command', ['statsu'], "unknown command 'statsu'\n(Did you mean status?)"],
-    ['an unknown command below another', ['init', 'rendr'], "unknown command 'rendr'\n(Did you mean render?)"],
-    ['an argument too many', ['status', 'all'], "too many arguments for 'status'"],
-    ['a flag without its value', ['--mode'], "option '--mode <modes>' argument missing"],
-  ])('refuses %s with a suggestion and the usage', async (_title, argv, message) => {
+    ['an unknown command', ['statsu'], "unknown command 'statsu'\n(Did you mean status?)", 'status|'],
+    ["others' word for a command", ['install', 'host'], "command 'install'\n(Did you mean init host?)", 'status|'],
+    ["others' word for a flag", ['-v'], "command '-v'\n(Did you mean --version?)", 'status|'],
+    ['no command', [], 'Usage', 'status|'],
+    [
+      'an unknown command below another',
+      ['init', 'rendr'],
+      "unknown command 'rendr'\n(Did you mean render?)",
+      'init [render|adopt|host|',
+    ],
+    ['an argument too many', ['status', 'all'], "too many arguments for 'status'", 'status [options]'],
+    ['no argument', ['explain'], "missing required argument 'name'", 'explain [options] <name>'],
+    ['a flag without its value', ['--mode'], "option '--mode <modes>' argument missing", 'status|'],
+    ['a wrong value', ['init', 'host', '--wait=4'], '--wait: must be a duration', 'init host [options]'],
+  ])('refuses %s with a suggestion and the usage of what was meant', async (_title, argv, message, shown) => {
     const { exit, out, err } = await cli(...argv);
     expect({ exit, out }).toEqual({ exit: exitCodes.usage, out: '' });
     expect(err).toContain(message);
-    expect(err).toContain('Usage: kube-cert-recovery --mode=regen|syncer|approver[,...]');
+    expect(err).toContain(`Usage: kube-cert-recovery ${shown}`);
   });
 
   it('tells all problems of flags and file together, then the usage', async () => {
@@ -90,6 +119,18 @@ describe('run()', () => {
       '',
     ]);
     expect(err).toContain('Usage: kube-cert-recovery');
+  });
+
+  it.each(['init', 'uninstall'])('refuses for a pod to run %s host and change nothing', async (command) => {
+    const { exit, err } = await cli(command, 'host', '--from-pod', '--dry-run', '--check');
+    expect(exit).toBe(exitCodes.usage);
+    for (const flag of ['--dry-run', '--check']) expect(err).toContain(`  ${flag}: must be left out: with --from-pod`);
+  });
+
+  it('prints nothing on which a terminal would act', async () => {
+    const { err } = await cli('status\u001B[2J\u202E');
+    expect(err).toContain('status\\u001b[2J\\u202e');
+    expect((await cli('status', '--config=\u009B2J\u202E')).err).not.toMatch(/[\u009B\u202E]/);
   });
 
   it('names a configuration file that cannot be read', async () => {
@@ -143,7 +184,7 @@ describe('run()', () => {
         modes: [{ mode: 'syncer', kubeconfig: '/k', destinationDir: '/d' }],
         inventory: 'openshift-kube-scheduler',
         tlsServerNameOverride: 'localhost-recovery',
-        log: { level: 'debug', format: 'json' },
+        log: { level: 'debug' },
       },
     });
   });

@@ -46,7 +46,7 @@ it('an idle node writes one line a day, although its timer starts a run each min
   const { signal } = new AbortController();
   const io = { argv: [], env: { JOURNAL_STREAM: `${dev}:${ino}` }, cwd: root, stdout: stderr, stderr, signal };
   const clock = new FakeClock('2026-12-01T00:00:30Z');
-  const line = { mode: 'regen', once: true, restart: true, config: join(root, 'config.yaml') };
+  const line = { mode: 'regen', logFormat: 'json', once: true, restart: true, config: join(root, 'config.yaml') };
   expect(await runCommand(line, io, clock), lines.join('')).toBe(0);
   lines.length = 0;
   // Of the 1440 runs every tenth: those between see what it sees.

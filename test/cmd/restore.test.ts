@@ -69,7 +69,11 @@ it('restore lists what is kept, puts one back, and keeps what it replaces', asyn
     .trim()
     .split('\n')
     .map((line) => line.split(/ {3,}/).slice(0, 2));
-  expect(rows).toEqual([['ARTEFACT', 'GENERATION'], ...['000002', '000001'].map((one) => ['etcd-peer', one])]);
+  expect(rows).toEqual([
+    ['ARTEFACT', 'GENERATION'],
+    ...['000002', '000001'].map((one) => ['etcd-peer', one]),
+    ['Put the newest one back: kube-cert-recovery restore NAME'],
+  ]);
 
   expect(await restore('etcd-peer', '--dry-run')).toMatchObject({
     exit: 0,

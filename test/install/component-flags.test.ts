@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { componentFlags, componentKubeconfigs, flagArguments } from '../../lib/install/component-flags.ts';
 import { hostLayout } from '../../lib/install/layout.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
-import { readBy, resolve } from '../../lib/inventory/resolve.ts';
+import { readBy } from '../../lib/inventory/component-view.ts';
+import { resolve } from '../../lib/inventory/resolve.ts';
 import type { Inventory } from '../../lib/inventory/model.ts';
 import { renamedPreset } from '../support/renamed-preset.ts';
 

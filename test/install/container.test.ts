@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { requireImage } from '../../lib/install/container.ts';
+import { requireImage, requireReference } from '../../lib/install/container.ts';
 
 let directory: string;
 beforeEach(async () => {
@@ -32,6 +32,19 @@ async function required(dryRun = false): Promise<readonly string[]> {
   return told;
 }
 
+it.each([
+  '[::1]:5000/kcr:1',
+  'localhost/kcr:test',
+  'kcr',
+  'example.com:5000/a/b_c:0.1.0',
+  'EXAMPLE.com/a',
+  `a/b@sha256:${'0'.repeat(64)}`,
+])('requireReference() takes %s', (name) => expect(() => requireReference(name)).not.toThrow());
+it.each(['Bad Image', 'sha256:abc', 'example.com/Recovery:1', 'example.com/kcr:', '--image', ''])(
+  'requireReference() refuses "%s"',
+  (name) => expect(() => requireReference(name)).toThrow('--image: must name an image'),
+);
+
 describe('requireImage()', () => {
   it('says nothing where it is there, and where nobody can be asked', async () => {
     await crictl('exit 0');
@@ -52,7 +65,7 @@ describe('requireImage()', () => {
   it('refuses what cannot be pulled, with what it was told', async () => {
     await crictl(absent, 'echo "not found" >&2; exit 1');
     await expect(required()).rejects.toThrow(
-      `Cannot use image "${image}" cannot be pulled: not found; load it into the runtime`,
+      `Cannot use image "${image}": it cannot be pulled: not found; load it into the runtime`,
     );
   });
 

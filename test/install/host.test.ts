@@ -10,6 +10,7 @@ import {
   manifestsDirectories,
   plainCommand,
   renderHost,
+  trialOf,
   unitPaths,
   writableDirectories,
 } from '../../lib/install/host.ts';
@@ -134,7 +135,7 @@ describe('renderHost()', () => {
 
   it('lets the service write where the inventory lies, and nowhere else', () => {
     const { artefacts } = resolve(loadPreset('kubeadm'), {});
-    const writable = writableDirectories({ name: 'kubeadm', artefacts }, ['/etc/kubernetes', '/var/lib/kubelet']);
+    const writable = writableDirectories(artefacts, ['/etc/kubernetes', '/var/lib/kubelet']);
     expect(writable).toEqual(['/etc/kubernetes', '/var/lib/kubelet']);
     expect(text('recovery.service')).toContain(
       'ProtectSystem=strict\nReadWritePaths=-/etc/kubernetes -/var/lib/kubelet\n',
@@ -142,7 +143,7 @@ describe('renderHost()', () => {
     // Links lead elsewhere: a directory, and a single file.
     const real = (path: string): string =>
       path.replace('/etc/kubernetes/pki', '/data/pki').replace('/etc/kubernetes/admin.conf', '/root/admin.conf');
-    expect(writableDirectories({ name: 'kubeadm', artefacts }, ['/etc/kubernetes'], real)).toEqual([
+    expect(writableDirectories(artefacts, ['/etc/kubernetes'], real)).toEqual([
       '/data/pki',
       '/etc/kubernetes',
       '/root',
@@ -151,10 +152,29 @@ describe('renderHost()', () => {
   });
 });
 
+it('trialOf() keeps the conditions of a service, and none of what it does', () => {
+  const service = renderHost(units()).find(({ path }) => path.endsWith('/kube-cert-recovery.service'))?.content ?? '';
+  const lines = (unit: string): readonly string[] => unit.split('\n').filter((one) => /^[A-Z[]/.test(one));
+  const trial = lines(trialOf(service, '/opt/a b$/kube-cert-recovery'));
+  expect(trial).toContain('ExecStart="/opt/a b$$/kube-cert-recovery" --version');
+  expect(trial).not.toContain('[Unit]');
+  const own = new Set(lines(service));
+  expect(trial.filter((one) => !own.has(one))).toEqual([
+    'ExecStart="/opt/a b$$/kube-cert-recovery" --version',
+    'StandardOutput=null',
+    'TimeoutStartSec=30s',
+  ]);
+  const [kept] = [[...own].slice([...own].indexOf('[Service]'))];
+  expect(kept.filter((one) => !trial.includes(one))).toEqual([
+    expect.stringMatching(/^ExecStart=/),
+    'TimeoutStartSec=5min',
+  ]);
+});
+
 describe('applyHost()', () => {
   it('writes the units, then starts the timer', async () => {
     const outcome = await applyHost(renderHost(units()), machine);
-    expect(outcome).toEqual({ written: [...unitPaths(directory)], unchanged: [], absent: [] });
+    expect(outcome).toEqual({ written: [...unitPaths(directory)], absent: [] });
     expect(told).toEqual(['daemon-reload', 'enable --now kube-cert-recovery.timer', 'cat kubelet.service']);
     expect(await installed()).toEqual(names);
     for (const path of unitPaths(directory)) expect((await stat(path)).mode & 0o777).toBe(0o644);
@@ -162,11 +182,11 @@ describe('applyHost()', () => {
 
   it('run again repairs what has drifted and leaves the rest', async () => {
     await applyHost(renderHost(units()), machine);
-    const [service = '', adopted = '', dropIn = '', timer = ''] = unitPaths(directory);
+    const [, , dropIn = '', timer = ''] = unitPaths(directory);
     await writeFile(dropIn, '[Service]\n');
     await rm(timer);
     const outcome = await applyHost(renderHost(units()), machine);
-    expect(outcome).toMatchObject({ written: [dropIn, timer], unchanged: [service, adopted] });
+    expect(outcome).toEqual({ written: [dropIn, timer], absent: [] });
     expect(await readFile(dropIn, 'utf8')).toBe(text('.conf'));
   });
 

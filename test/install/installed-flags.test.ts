@@ -1,5 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import { changesOf, withInstalled } from '../../lib/install/installed-flags.ts';
+import {
+  changesOf,
+  settingLines,
+  tokenFileIn,
+  tokenFlags,
+  withInstalled,
+  workerDirectory,
+} from '../../lib/install/installed-flags.ts';
+import { defaultDirectory, hostLayout, workerTokenFile } from '../../lib/install/layout.ts';
 
 const installed = (...flags: readonly string[]): readonly string[] => [
   '/opt/kube-cert-recovery',
@@ -38,6 +46,9 @@ describe('withInstalled()', () => {
       apiServerAddress: '[::1]:1',
     });
     expect(withInstalled({ directory: ['pkiDir=/c'] }, { words }).directory).toEqual(['pkiDir=/c']);
+    const measured = { words: installed('--metrics-file=/a.prom') };
+    expect(withInstalled({}, measured)).toEqual({ preset: 'kubeadm', metricsFile: '/a.prom' });
+    expect(withInstalled({ metricsFile: 'none' }, measured)).toEqual({ preset: 'kubeadm' });
   });
 
   it('takes no directory of another inventory over, and no setting that a file now says', () => {
@@ -67,7 +78,7 @@ describe('withInstalled()', () => {
   });
 });
 
-describe('changesOf()', () => {
+describe('changesOf() and settingLines()', () => {
   const program = '/opt/kube-cert-recovery';
   it.each([
     [
@@ -81,7 +92,10 @@ describe('changesOf()', () => {
     ['of a first run', [], [program, '--preset=kubeadm'], 'off'],
     ['said by a file', [], [program, '--config=/own.yaml'], 'as /own.yaml says'],
   ])('tells of renewal before expiry that is %s', (_name, before, now, told) => {
-    expect(changesOf(before, now)).toEqual([`Renewal before expiry: ${told}`]);
+    const line = `Renewal before expiry: ${told}`;
+    expect(settingLines(before, now)).toEqual([line]);
+    // To a program only what differs.
+    expect(changesOf(before, now)).toEqual(told.startsWith('was ') ? [line] : []);
   });
 
   it('tells of each other flag and of the program', () => {
@@ -93,5 +107,18 @@ describe('changesOf()', () => {
       '--directory: was pkiDir=/a, now not given',
       'Program: was /opt/kube-cert-recovery, now /opt/next/kube-cert-recovery',
     ]);
+  });
+});
+
+describe('the token of a worker', () => {
+  it('is named by its units where it is in another place, and by them alone', () => {
+    expect(tokenFileIn(['/opt/tool', 'renew-worker', ...tokenFlags('/srv/token')])).toBe('/srv/token');
+    expect(tokenFileIn(['/opt/tool', 'renew-worker', ...tokenFlags(undefined)])).toBeUndefined();
+  });
+
+  it('is where a later run of init host finds it', () => {
+    const file = workerTokenFile(hostLayout('/srv/own'));
+    expect(workerDirectory(['/opt/tool', 'renew-worker', ...tokenFlags(file)])).toBe('/srv/own');
+    expect(workerDirectory(['/opt/tool', 'renew-worker'])).toBe(defaultDirectory);
   });
 });

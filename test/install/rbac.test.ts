@@ -96,6 +96,19 @@ describe('installManifests()', () => {
     expect(rulesOf('kube-cert-recovery-syncer', 'kube-system').flatMap(({ verbs }) => verbs)).toEqual(['get']);
   });
 
+  it('lets regen list Nodes and their Leases where a signer waits for nodes, and else nobody', () => {
+    const namespace = 'kube-cert-recovery';
+    const policy = { waitForNodes: new Map([['csr-signer-signer', ['kubelet.conf']]]) };
+    const texts = (from: readonly Manifest[]) => grantsOf(from).map(grantText);
+    const usual = new Set(texts(manifests));
+    const more = texts(installManifests({ artefacts, namespace, policy })).filter((one) => !usual.has(one));
+    expect(more).toEqual([
+      'kube-cert-recovery-regen: list leases.coordination.k8s.io in kube-node-lease',
+      'kube-cert-recovery-regen: list nodes',
+    ]);
+    expect(installManifests({ artefacts, namespace, policy: {} })).toEqual(manifests);
+  });
+
   it('gives a Role in each namespace that an inventory spans', () => {
     const elsewhere: Artefact = {
       kind: 'opaque',
