@@ -30,9 +30,15 @@ describe('docs/api.md on serving certificates', () => {
   const [rules = [], sources = []] = tables(text);
 
   it('shows settings that the parser accepts', () => {
-    const file = { path: '/c.yaml', text: `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\n${settings}` };
-    const { modes } = parseConfig({ flags: {}, file, env: {}, cwd: '/', presets: installedPresets });
-    expect(modes).toMatchObject([{ mode: 'approver', signers: ['kubelet-client', 'kubelet-serving'] }]);
+    const [alone = ''] = blocks(page('docs/approver.md')).flatMap(({ language, text: block }) =>
+      language === 'yaml' ? [block] : [],
+    );
+    for (const shown of [settings, alone]) {
+      const flags = { mode: 'approver', kubeconfig: '/kubeconfig' };
+      const file = { path: '/c.yaml', text: shown };
+      const { modes } = parseConfig({ flags, file, env: {}, cwd: '/', presets: installedPresets });
+      expect(modes).toMatchObject([{ mode: 'approver', signers: ['kubelet-client', 'kubelet-serving'] }]);
+    }
   });
 
   it('has every kind of source, and every reason of these rules', () => {

@@ -4,14 +4,16 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { exitCodes, exitOfError } from '../../cmd/exit-codes.ts';
+import { systemClock } from '../../lib/clock.ts';
 import { flagRows } from '../../lib/config/flags.ts';
 import { jsonSchemas } from '../../lib/config/schema.ts';
 import type { ConfigInput } from '../../lib/config/sources.ts';
 import { parseConfig, parseToolConfig } from '../../lib/config/load.ts';
 import { errorCodes, RecoveryError } from '../../lib/errors.ts';
+import { defaultNamespace } from '../../lib/install/accounts.ts';
 import { installManifests } from '../../lib/install/rbac.ts';
 import { installedPresets, loadPreset } from '../../lib/inventory/preset.ts';
-import { createMetrics } from '../../lib/metrics.ts';
+import { createMetrics, gauges } from '../../lib/metrics.ts';
 import { renderStatus } from '../../lib/status/print.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { parseYaml } from '../../lib/yaml.ts';
@@ -158,7 +160,7 @@ describe('the configuration file', () => {
 
   it('has every field that there is', () => {
     const value = parseYaml(example?.text ?? '') as Readonly<Record<string, object>>;
-    const groups = ['regen', 'syncer', 'approver', 'policy', 'log'];
+    const groups = ['regen', 'syncer', 'approver', 'policy', 'log', 'metrics'];
     const present = Object.entries(value).flatMap(([name, group]) =>
       groups.includes(name) ? [name, ...Object.keys(group).map((field) => `${name}.${field}`)] : [name],
     );
@@ -171,13 +173,14 @@ describe('the configuration file', () => {
 
   it('shows the defaults: without them the same is configured', () => {
     const short = (example?.text ?? '').replaceAll(
-      /^ *(?:locations|restart: false|shortBackOff|backupDir|lockDir|clockSynchronised|kind: BeforeExpiry|grace|settle|level|format|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|nodeCertificate|longestLife|requesters|expectedNodes|bootstrapNamespace|directories|policy|log)\b.*\n/gm,
+      /^ *(?:locations|restart: false|shortBackOff|backupDir|lockDir|warnBefore|clockSynchronised|kind: BeforeExpiry|grace|settle|level|once|dryRun|namespace|recoveryServerName|serviceIP|etcdHostnames|pkiDir|nodeCertificate|longestLife|requesters|expectedNodes|bootstrapNamespace|directories|policy)\b.*\n/gm,
       '',
     );
     expect(short.length).toBeLessThan((example?.text ?? '').length - 600);
-    const { environment, ...all } = parseConfig(input(example?.text ?? ''));
-    const { environment: fewer, ...defaults } = parseConfig(input(short));
+    const { environment, namespace, ...all } = parseConfig(input(example?.text ?? ''));
+    const { environment: fewer, namespace: none, ...defaults } = parseConfig(input(short));
     expect(defaults).toEqual(all);
+    expect([namespace, none]).toEqual([defaultNamespace, undefined]);
     const { parameters, directories = {} } = loadPreset('kubernetes');
     for (const [name, { default: wanted }] of Object.entries({ ...parameters, ...directories })) {
       if (wanted === undefined) expect(fewer.parameters, name).toHaveProperty(name);
@@ -269,8 +272,9 @@ describe('status', () => {
 });
 
 it('metrics are those that are served', async () => {
-  const metrics = await createMetrics({ version: '1', modes: ['regen', 'approver'] });
-  const served = [...(await metrics.render()).matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name);
+  const metrics = await createMetrics({ clock: systemClock, version: '1', modes: ['regen', 'approver'] });
+  const shown = [...(await metrics.render()).matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name);
+  const served = [...new Set([...Object.keys(gauges), ...shown])];
   const documented = tables(section(reference, 'Health and metrics'))[2] ?? [];
   expect(documented.map(([name]) => firstCode(name)).toSorted()).toEqual(served.toSorted());
 });
@@ -282,6 +286,6 @@ it('what runs on a fresh clone brings the packages first: an older Node cannot e
 });
 
 it('health checks are those that are set', () => {
-  const set = [...code.matchAll(/health\?\.set\(\s*'([^']+)'/g)].map(([, name = '']) => name);
+  const set = [...code.matchAll(/health\??\.set\(\s*'([^']+)'/g)].map(([, name = '']) => name);
   expect(sorted(firstCodes(section(reference, 'Health and metrics'), 1))).toEqual(sorted(set));
 });
