@@ -18,9 +18,13 @@ beforeEach(() => {
 afterEach(() => rmSync(directory, { recursive: true }));
 
 function start(env: Readonly<Record<string, string>>): string {
+  return run(env).stdout;
+}
+
+function run(env: Readonly<Record<string, string>>) {
   const link = join(directory, 'link');
   symlinkSync('kube-cert-recovery', link);
-  return spawnSync('sh', [link, 'status'], { encoding: 'utf8', env: { PATH: process.env['PATH'], ...env } }).stdout;
+  return spawnSync('sh', [link, 'status'], { encoding: 'utf8', env: { PATH: process.env['PATH'], ...env } });
 }
 
 it('keeps from Node what a shell says of trust, of debugging and of options', () => {
@@ -38,5 +42,13 @@ it('finds the program beside itself through a link, and hands on arguments and t
   const told = start({ NODE_NAME: 'master-0' });
   expect(told).toContain(`${join(directory, 'app/main.mjs')} status\n`);
   expect(told).toContain('NODE_NAME=master-0\n');
-  expect(told).toContain(`KUBE_CERT_RECOVERY_CALLED=${join(directory, 'link')}\n`);
+});
+
+it('says of a Node of another architecture what it takes', () => {
+  writeFileSync(join(directory, 'node'), '#!/nowhere/sh\n');
+  const { status, stderr } = run({});
+  expect([126, 127]).toContain(status);
+  expect(stderr).toMatch(
+    /does not start on this machine \(\w+\)\. Build it on one of the same architecture|bad interpreter/,
+  );
 });

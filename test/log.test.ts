@@ -39,6 +39,22 @@ describe('a value that looks like PEM, or ends a line', () => {
   });
 });
 
+it('a line for the journal has its priority in front, and neither time nor level', () => {
+  let out = '';
+  const log = createLog({ format: 'journal', level: 'debug', write: (line) => (out += line) });
+  log.error('rotation.failed', { artefact: 'apiserver', err: 'two\nlines' });
+  log.warn('rotation.due', { artefact: 'apiserver' });
+  log.info('target.regenerated', { mode: 'regen', artefact: 'apiserver', notAfter: '2027-01-01T00:00:00.000Z' });
+  log.debug('process.started');
+  expect(out.split('\n')).toEqual([
+    String.raw`<3>rotation.failed artefact=apiserver err="two\nlines"`,
+    '<4>rotation.due artefact=apiserver',
+    '<5>target.regenerated artefact=apiserver notAfter=2027-01-01T00:00:00.000Z',
+    '<5>process.started',
+    '',
+  ]);
+});
+
 it('a long value is cut off in a line for people', () => {
   const [first = ''] = linesOf('\u0085'.repeat(60_000), 'text').split('\n');
   expect(first.length).toBeLessThan(200_000);

@@ -1,15 +1,19 @@
 // systemd as PID 1, the kubelet as a unit of its packages, and nothing of ours but what "init host" has installed.
 import { copyFile, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { linesIn, linesOf, shortened } from '../../scripts/pictures.ts';
 import { createAuthority, createLeaf } from '../support/certificates/certificates.ts';
 import { findBinaries } from '../support/cluster/binaries.ts';
 import { eventually } from '../support/eventually.ts';
 import { powerCycle, proveHealthy } from '../support/node/boot.ts';
 import { Cluster } from '../support/node/cluster.ts';
 import { programPath } from '../support/node/container.ts';
+import { comparable } from '../support/lines.ts';
+import { bundlesPath, clientOf, kubeletAnswer, makeAuthority } from '../support/node/kubelet-clients.ts';
 import { leaves, past, reissue, superAdmin } from '../support/node/leaves.ts';
+import { askRecovery, askStatus, letDie } from '../support/node/recovery-session.ts';
 
 /** As etcdadm writes them, with other ports than those of the control plane. */
 const etcdEnvironment = `ETCD_NAME=etcd-1
@@ -41,6 +45,12 @@ regen: { backupDir: /var/lib/etcd-recovery, lockDir: /run/etcd-recovery }
 `;
 
 const all = [...leaves, superAdmin];
+/** Without what depends on earlier tests of this node: its program and its rights in the API, which may be there already. */
+const asInPicture = (lines: readonly string[]): readonly string[] =>
+  comparable(lines)
+    .filter((line) => !/^(Wrote|Unchanged:) \/opt|^(Created|Updated) /.test(line))
+    .map((line) => line.replace(/^(N of N certificates expired, the first .*?\)).*/, '$1'));
+const metrics = '/var/lib/prometheus/node-exporter/certs.prom';
 const dropIn = '/etc/systemd/system/kubelet.service.d/20-kube-cert-recovery.conf';
 
 describe('a node that systemd boots', () => {
@@ -52,7 +62,8 @@ describe('a node that systemd boots', () => {
   afterAll(() => (cluster as Cluster | undefined)?.[Symbol.asyncDispose]());
 
   it('has valid units after init host', async () => {
-    await cluster.node.sh(`${programPath} init host --preset=kubeadm`);
+    await cluster.node.sh(`mkdir -p ${dirname(metrics)}`);
+    await cluster.node.sh(`${programPath} init host --preset=kubeadm --metrics-file=${metrics}`);
     expect(await cluster.node.sh(`systemctl cat kubelet.service`)).toContain(dropIn);
     expect(await cluster.node.sh('systemctl is-enabled kube-cert-recovery.timer')).toBe('enabled\n');
     await cluster.node.sh('systemd-analyze verify kubelet.service kube-cert-recovery.service kube-cert-recovery.timer');
@@ -82,8 +93,8 @@ describe('a node that systemd boots', () => {
     expect(code, journal).toBe(0);
     const told = (event: string): string[] =>
       journal.split('\n').flatMap((line) => {
-        const fields = line.startsWith('{') ? (JSON.parse(line) as Readonly<Record<string, string>>) : {};
-        return fields['event'] === event ? [fields['component'] ?? ''] : [];
+        const [said, ...fields] = line.split(' ');
+        return said === event ? fields.flatMap((field) => /^component=(.*)/.exec(field)?.[1] ?? []) : [];
       });
     expect(told('restart.done')).toEqual(['kubelet', 'kube-controller-manager', 'kube-scheduler']);
     // the timer may have proven the boot before
@@ -93,12 +104,17 @@ describe('a node that systemd boots', () => {
       'kube-scheduler',
       'kubelet',
     ]);
+    // Without its timer the node would not repair itself.
+    expect(await node.sh(`cat ${metrics}`)).toMatch(/^kube_cert_recovery_units_loaded 0$/m);
     expect(journal).not.toContain('ignoring'); // systemd has understood every line
     // Its own lines about each run are left out, and ours are not.
     expect(journal).not.toMatch(/^(Starting|Finished|Started) |Deactivated successfully|was skipped/m);
     expect(await kubelet()).not.toBe(before);
     await proveHealthy(cluster, node, all);
-    await node.sh('systemctl start kube-cert-recovery.timer');
+    await node.sh('systemctl start kube-cert-recovery.timer && systemctl start kube-cert-recovery.service');
+    const measured = await node.sh(`cat ${metrics}`);
+    expect(measured).toMatch(/^kube_cert_recovery_units_loaded 1$/m);
+    expect(measured).toMatch(/^x509_cert_expired.*artefact="apiserver".* 0$/m);
   });
 
   it('restarts an etcd that is a service of its own, once the CA that it has read has ended', async () => {
@@ -154,10 +170,72 @@ describe('a node that systemd boots', () => {
     await node.sh('systemctl disable --now etcd.service && rm -r /etc/etcd /etc/systemd/system/etcd.service');
   });
 
+  it("follows the ConfigMap of init node-ca by the timer's service, into a file that the kubelet has for itself", async () => {
+    const { node } = cluster;
+    const [signer, own] = ['/etc/kubernetes/pki/ca.crt', '/etc/kubernetes/kubelet-clients.crt'];
+    await node.sh('systemctl stop kube-cert-recovery.timer kube-cert-recovery.service');
+    const service = async (): Promise<string> => {
+      await node.run('systemctl start kube-cert-recovery.service', { seconds: 200 });
+      return node.sh('systemctl show --property=ExecMainStatus --value kube-cert-recovery.service');
+    };
+    await eventually(() => node.sh(`${programPath} init node-ca`)); // a young cluster has not published its CA yet
+    await node.sh('rm -f /run/kube-cert-recovery/node-ca'); // as an hour later
+    const next = await makeAuthority(node, 'next');
+    const client = await clientOf(node, 'next');
+    const before = await node.read(signer);
+    const body = { data: { 'client-ca.crt': before + next } };
+    expect((await cluster.api(bundlesPath, { method: 'PATCH', body })).status).toBe(200);
+    // kube-controller-manager takes one certificate in the file by which it signs.
+    expect(await service()).toBe('5\n');
+    expect(await node.read(signer)).toBe(before);
+    expect(await kubeletAnswer(node, client)).toContain(' 401 ');
+    await node.sh(
+      `cp ${signer} ${own} && sed -i 's,clientCAFile: .*,clientCAFile: ${own},' /var/lib/kubelet/config.yaml
+      systemctl restart kubelet`,
+    );
+    await cluster.ready(node, { since: Date.now() });
+    expect(await service()).toBe('0\n'); // its start may have run it
+    expect(await node.read(own)).toBe(before + next);
+    expect(await node.read(signer)).toBe(before);
+    await eventually(async () => expect(await kubeletAnswer(node, client)).toContain(' 403 '));
+    await node.sh('systemctl start kube-cert-recovery.timer');
+  });
+
   it('is as it was before after uninstall host', async () => {
     await cluster.node.sh(`${programPath} uninstall host`);
     expect(await cluster.node.run(`ls ${dropIn}`)).toMatchObject({ code: 2 });
     expect((await cluster.node.run('systemctl is-enabled kube-cert-recovery.timer')).code).not.toBe(0);
     await powerCycle(cluster);
+  });
+
+  it('is dead without them once its certificates have expired, and is brought back by one command', async () => {
+    const { node } = cluster;
+    await letDie(cluster);
+    const dead = await askStatus(node);
+    expect(dead.code, dead.output).toBe(3);
+    expect(asInPicture(shortened(dead.output))).toEqual(asInPicture(linesIn('dead-node')));
+    const { code, output } = await askRecovery(node);
+    expect(code, output).toBe(0);
+    const lines = linesOf(output);
+    expect(lines.slice(-5)).toEqual([
+      'Everything is as it should be.',
+      expect.stringMatching(/^ARMED: yes: /),
+      'Nothing to do.',
+      expect.stringMatching(/^For kubectl: copy admin.conf again; /),
+      expect.stringMatching(/^back: 1\d reissued, served, node Ready in \d+ s$/),
+    ]);
+    expect(asInPicture(lines)).toEqual(expect.arrayContaining([...asInPicture(linesIn('recovery'))]));
+    console.log(lines.join('\n'));
+    await proveHealthy(cluster, node, all);
+    const again = await node.run(`${programPath} init host --check -o json`);
+    expect([again.code, JSON.parse(again.output)]).toEqual([
+      0,
+      expect.objectContaining({ changed: false, armed: true }),
+    ]);
+    expect((await node.run(`${programPath} status --wait=1m`)).code).toBe(0);
+    const { output: recovered } = await askStatus(node);
+    expect(asInPicture(shortened(recovered))).toEqual(asInPicture(linesIn('recovered-node')));
+    const gone = await node.run(`${programPath} uninstall host --check -o json`);
+    expect([gone.code, JSON.parse(gone.output)]).toEqual([1, expect.objectContaining({ changed: true })]);
   });
 });

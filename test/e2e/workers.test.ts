@@ -7,7 +7,11 @@ import { generationOn, holdAuthority } from '../support/node/authorities.ts';
 import { eventually } from '../support/eventually.ts';
 import { proveHealthy } from '../support/node/boot.ts';
 import { authorities, type Dates, leaves, past, reissue, superAdmin } from '../support/node/leaves.ts';
+import { programPath } from '../support/node/container.ts';
+import { containerLog } from '../support/node/container-log.ts';
+import { bundlesPath, clientOf, kubeletAnswer, makeAuthority } from '../support/node/kubelet-clients.ts';
 import type { Node } from '../support/node/node.ts';
+import { programReference } from '../support/node/program-image.ts';
 import { confirmClock } from '../support/node/renewals.ts';
 import { WorkerLife } from '../support/node/worker-life.ts';
 
@@ -108,9 +112,93 @@ describe('a worker whose cluster was off as well', () => {
     const ca = all[0]?.get('ca') ?? '';
     expect(ca).not.toBe(ended);
     expect(await worker.read('/etc/kubernetes/pki/ca.crt')).toBe(ca);
-    const data = "sed -n 's/.*certificate-authority-data: //p' /etc/kubernetes/kubelet.conf | base64 -d";
-    expect(await worker.sh(data)).toBe(ca);
+    expect(await trustOf(worker, 'kubelet.conf')).toBe(ca);
     for (const each of controlPlanes()) await proveHealthy(cluster, each);
     await cluster.runPod(worker);
+  });
+
+  /** The CAs in a kubeconfig. */
+  const trustOf = (each: Node, conf: string): Promise<string> =>
+    each.sh(`sed -n 's/.*certificate-authority-data: //p' /etc/kubernetes/${conf} | base64 -d`);
+
+  it('has the CAs that a ConfigMap gains on every node, whose kubelets take clients of them, and keeps them', async () => {
+    const { cluster, worker } = life;
+    const { node } = cluster;
+    const nodes = [worker, ...controlPlanes()];
+    // kube-controller-manager signs with pki/ca.crt, and takes one certificate in it alone.
+    const clients = (each: Node): string => `/etc/kubernetes/${each === worker ? 'pki/ca' : 'kubelet-clients'}.crt`;
+    for (const each of controlPlanes()) {
+      await each.sh(
+        `cp /etc/kubernetes/pki/ca.crt ${clients(each)}
+        sed -i 's,clientCAFile: .*,clientCAFile: ${clients(each)},' /var/lib/kubelet/config.yaml
+        pkill -x kubelet`,
+      );
+      await cluster.ready(each, { since: Date.now() });
+    }
+    const next = await makeAuthority(node, 'next');
+    const client = await clientOf(node, 'next');
+    await node.sh(`${programPath} init node-ca --image=${programReference}`);
+    const path = bundlesPath;
+    const patch = async (data: object) =>
+      expect((await cluster.api(path, { method: 'PATCH', body: { data } })).status).toBe(200);
+    const workload = '/apis/apps/v1/namespaces/kube-cert-recovery/daemonsets/kube-cert-recovery-node-ca';
+    await eventually(
+      async () => {
+        const { status } = (await cluster.api(workload)).body as { status: { numberReady?: number } };
+        expect(status.numberReady).toBe(nodes.length);
+      },
+      { withinMs: 300_000, everyMs: 500 },
+    );
+    const { data } = (await cluster.api(path)).body as { data: Record<string, string> };
+    const own = data['client-ca.crt'] ?? '';
+    const pids = await Promise.all(nodes.map((each) => each.sh('pgrep -x kubelet')));
+    const answer = (each: Node): Promise<string> => kubeletAnswer(each, client);
+    for (const each of nodes) expect(await answer(each)).toContain(' 401 ');
+    await patch({ 'client-ca.crt': own + next });
+    const since = Date.now();
+    for (const each of nodes) await eventually(async () => expect(await each.read(clients(each))).toContain(next));
+    console.log(`a CA in the ConfigMap to the last of ${nodes.length} nodes: ${Date.now() - since} ms`);
+    for (const each of nodes) await eventually(async () => expect(await answer(each)).toContain(' 403 '));
+    expect(await Promise.all(nodes.map((each) => each.sh('pgrep -x kubelet')))).toEqual(pids);
+    const fleet = `${programPath} status --fleet --kubeconfig=/etc/kubernetes/admin.conf`;
+    await eventually(async () =>
+      expect(await node.sh(`${fleet} || true`)).toContain(`Nodes: ${nodes.length} current.`),
+    );
+
+    // What is read at the start only is restarted, once.
+    const server = data['server-ca.crt'] ?? '';
+    const manager = await node.sh('pgrep -ox kube-controller');
+    const later = Date.now();
+    await patch({ 'server-ca.crt': server + next });
+    for (const each of nodes) {
+      await eventually(async () => expect(await trustOf(each, 'kubelet.conf')).toContain(next));
+      await eventually(async () => expect(await each.sh('pgrep -x kubelet')).not.toBe(pids[nodes.indexOf(each)]));
+      await cluster.ready(each, { since: later });
+    }
+    for (const conf of ['controller-manager.conf', 'scheduler.conf', 'admin.conf', 'super-admin.conf'])
+      expect(await trustOf(node, conf), conf).toContain(next);
+    await eventually(async () => expect(await node.sh('pgrep -ox kube-controller')).not.toBe(manager));
+    const lines = await containerLog(worker, 'kube-cert-recovery_kube-cert-recovery-node-ca-*/*/*.log', 0);
+    const restarted = lines.filter(({ event }) => event === 'restart.done');
+    expect(restarted).toMatchObject([{ component: 'kubelet', message: expect.stringMatching(/^SIGTERM/) }]);
+
+    const before = await Promise.all(nodes.map((each) => each.read(clients(each))));
+    await patch({ 'client-ca.crt': '', 'server-ca.crt': 'garbage' });
+    const events = '/apis/events.k8s.io/v1/namespaces/kube-cert-recovery/events';
+    await eventually(
+      async () => {
+        const { items } = (await cluster.api(events)).body as {
+          items: readonly { type: string; reportingInstance: string; regarding: { name: string } }[];
+        };
+        const told = items.filter(({ type, regarding }) => type === 'Warning' && regarding.name === 'node-ca');
+        expect(new Set(told.map((one) => one.reportingInstance)).size).toBe(nodes.length);
+      },
+      { withinMs: 120_000, everyMs: 500 },
+    );
+    expect(await Promise.all(nodes.map((each) => each.read(clients(each))))).toEqual(before);
+    await patch(data);
+    for (const each of nodes) expect(await each.read(clients(each))).toContain(next);
+    expect(await node.sh(`${programPath} uninstall node-ca`)).toContain('DaemonSet');
+    expect(await Promise.all(nodes.map((each) => each.read(clients(each))))).toEqual(before);
   });
 });

@@ -13,7 +13,7 @@ import { parseToolConfig } from '../../lib/config/load.ts';
 import { runUninstall } from '../../lib/install/uninstall.ts';
 import { openConnection } from '../../lib/kube/connection.ts';
 import type { KubeConnection } from '../../lib/kube/kube.ts';
-import type { AdoptionStatus } from '../../lib/status/node-report.ts';
+import type { AdoptionStatus } from '../../lib/status/adoption-report.ts';
 import { parseYaml, toYaml } from '../../lib/yaml.ts';
 import { adoptOptions, asAdoptable } from '../support/cluster/adopt-world.ts';
 import { type ControlPlane, startControlPlane } from '../support/cluster/control-plane.ts';
@@ -65,10 +65,7 @@ const directory = () => machine.path('kube-cert-recovery');
 const sight = async (): Promise<AdoptionStatus> => {
   const own = io();
   const config = parseToolConfig(configInput({ preset: 'kubeadm', kubeconfig: plane.recoveryKubeconfig }, own));
-  return (
-    (await adoptionStatus(directory(), { config, options: { output: 'table', at: undefined }, io: own })).sight ??
-    expect.unreachable()
-  );
+  return (await adoptionStatus(directory(), { config, options: {}, io: own })).sight ?? expect.unreachable();
 };
 
 test('finds objects, the files of all pods and the containers well', async () => {

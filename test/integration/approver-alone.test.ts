@@ -107,12 +107,13 @@ const requesters = [{ username: `system:serviceaccount:default:${requester}`, gr
 
 describe('init approver', () => {
   const install = (...more: readonly string[]): Promise<string> =>
+    installAgain(`--config=${join(root, 'approver.yaml')}`, ...more);
+  const installAgain = (...more: readonly string[]): Promise<string> =>
     typed(
       'init',
       'approver',
       `--kubeconfig=${controlPlane.recoveryKubeconfig}`,
       `--server=${controlPlane.url}`,
-      `--config=${join(root, 'approver.yaml')}`,
       `--out=${join(root, 'out')}`,
       `--directory=kubernetesDir=${join(root, 'kubernetes')}`,
       `--directory=kubeletDir=${join(root, 'kubelet')}`,
@@ -145,6 +146,32 @@ describe('init approver', () => {
 
   it('changes nothing when it is run again', async () => {
     expect(await install(`--image=${image}`)).toBe(`Unchanged: ${manifest()}\n`);
+  });
+
+  it('keeps its settings when it is run again without them, as for another image', async () => {
+    const config = join(root, 'out/approver/config.yaml');
+    const before = await readFile(config, 'utf8');
+    const said = await installAgain('--image=example.com/kube-cert-recovery:0.2.0');
+    expect(said).toBe(
+      `Wrote ${manifest()}; the kubelet starts it now\nSettings: those of ${config}; others are given with --config.\n`,
+    );
+    expect(await readFile(config, 'utf8')).toBe(before);
+    await install('--namespace=elsewhere');
+    const again = await installAgain('--dry-run');
+    expect(again).toContain('bootstrapNamespace: elsewhere');
+    expect(again).not.toContain('namespace: kube-cert-recovery\n');
+    await install(`--image=${image}`);
+    await controlPlane.kubectl('delete', 'namespace', 'elsewhere', '--wait=false');
+  });
+
+  it('says that it leaves requests for serving certificates, which nobody has set it to approve', async () => {
+    const request = Buffer.from(await kubeletRequest('panda')).toString('base64');
+    const signerName = 'kubernetes.io/kubelet-serving';
+    const spec = { request, signerName, usages: ['digital signature', 'server auth'] };
+    const body = { metadata: { name: 'serving' }, spec };
+    expect((await controlPlane.admin(collection, { method: 'POST', body })).status).toBe(201);
+    expect(await install(`--image=${image}`)).toMatch(/^Left pending: 1 for serving certificates of kubelets; /m);
+    await controlPlane.kubectl('delete', 'csr', 'serving');
   });
 
   it('leaves an approver that works', async () => {

@@ -223,7 +223,7 @@ describe('the plan knows the source', () => {
     const told = await here.status(fromSecret());
     expect(told.code, told.stdout).toBe(3);
     expect(told.stdout).toMatch(
-      /^external-etcd-client +EXPIRED +brought from its source +it expired at \S+; brought from Secret "default\/cluster1-apiserver-etcd-client" /m,
+      /^external-etcd-client +EXPIRED +brought from its source once armed +it expired at \S+; brought from Secret "default\/cluster1-apiserver-etcd-client" /m,
     );
     expect(told.stdout).not.toContain('by hand');
     const dry = await here.run(fromSecret(), '--dry-run');

@@ -246,11 +246,11 @@ describe('three members whose certificates end in ten days', () => {
     const due = await status(member, before);
     expect(due.code, due.text).toBe(4);
     for (const leaf of leaves)
-      expect(due.text).toMatch(new RegExp(`^${leaf} +EXPIRING +reissued +due for refresh`, 'm'));
+      expect(due.text).toMatch(new RegExp(`^${leaf} +EXPIRING +reissued once armed +due for refresh`, 'm'));
     const waiting = await status(member, before, `--window=${closed}`);
     expect(waiting.code, waiting.text).toBe(4);
     for (const leaf of leaves)
-      expect(waiting.text).toMatch(new RegExp(`^${leaf} +EXPIRING +reissued \\w{3} \\d\\d`, 'm'));
+      expect(waiting.text).toMatch(new RegExp(`^${leaf} +EXPIRING +reissued, if armed, \\w{3} \\d\\d`, 'm'));
     const told = await status(member, before, '--warn-only');
     expect(told.code, told.text).toBe(4);
     expect(told.text).toContain('only reported (warnOnly)');

@@ -155,7 +155,7 @@ describe('status --at', () => {
     const inTwoYears = new Date(systemClock.now().getTime() + 2 * 365 * 86_400_000).toISOString().slice(0, 10);
     const { stdout, code } = await pristine.status('--at', inTwoYears);
     // No units are installed here.
-    expect(stdout).toContain(', this node would not come back by itself: nothing on it is known to reissue them');
+    expect(stdout).toContain(', this node would not come back by itself, because it is not armed: ');
     expect(code).toBe(3);
     await using machine = await pristine.copy();
     await remove(machine, 'pki/ca.key');

@@ -76,7 +76,7 @@ describe('the commands of the pages', () => {
       // Nothing is wrong with what is due.
       expect(code).toBe(4);
       expect(stdout).not.toContain('Something is wrong');
-      expect(stdout).toMatch(/^apiserver +EXPIRING +reissued +due for refresh/m);
+      expect(stdout).toMatch(/^apiserver +EXPIRING +reissued once armed +due for refresh/m);
     } else if (command.includes('--mode=regen')) {
       expect(code, stderr).toBe(0);
       expect(events({ stdout, stderr, code }, 'rotation.decided')).toContain('apiserver RefreshDue');
@@ -147,7 +147,7 @@ describe('a machine whose leaves have 20 days left', () => {
     expect(events(twice, 'rotation.due')).toHaveLength(22);
     expect(events(twice, 'rotation.due')).toContain('apiserver WarnOnly');
     const inJournal = 'export JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2)';
-    const byUnit = await run(machine, `${inJournal}; ${command}; ${command}`);
+    const byUnit = await run(machine, `${inJournal}; ${command} --log-format=json; ${command} --log-format=json`);
     expect(events(byUnit, 'rotation.due')).toHaveLength(11);
   });
 });

@@ -353,9 +353,15 @@ test('--once writes everything and reports what is missing; a dry run writes not
   const report = await (await startSyncing({ controlPlane, artefacts, destinationDir, once: true })).report;
   expect(report).toMatchObject({ ok: false, objects: dry.objects.map(({ name, state }) => ({ name, state })) });
   await shows(destinationDir, serving, pairContent(first));
-  const again = await (
-    await startSyncing({ controlPlane, artefacts: [opaque(serving)], destinationDir, once: true })
-  ).report;
+  const repeated = await startSyncing({ controlPlane, artefacts: [opaque(serving)], destinationDir, once: true });
+  const again = await repeated.report;
+  // Who has started it sees that it has done something, and what.
+  expect(repeated.log.filter(({ level }) => level !== 'debug')).toEqual([
+    expect.objectContaining({
+      event: 'sync.summary',
+      message: '1 of 1 objects are on disk as the API has them; the first that ends is secret-serving',
+    }),
+  ]);
   expect(again.ok).toBe(true);
   expect(again.objects[0]?.change).toBeUndefined();
 });

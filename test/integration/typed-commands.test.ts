@@ -20,7 +20,7 @@ const ago = (days: number): Date => new Date(Math.floor(Date.now() / 1000) * 100
 let machine: KubeadmMachine;
 beforeAll(async () => {
   machine = await KubeadmMachine.create();
-  for (const directory of ['var/lib/kubelet/pki', 'var/lib/kube-cert-recovery', 'units', 'bin'])
+  for (const directory of ['var/lib/kubelet/pki', 'var/lib/kube-cert-recovery', 'units', 'bin', 'opt'])
     await mkdir(join(machine.root, directory), { recursive: true });
   const enabled = '/etc/systemd/system/timers.target.wants';
   const systemctl = `#!/bin/sh\n[ "$1" != enable ] || { mkdir -p ${enabled}; ln -sf "../$3" "${enabled}/$3"; }\n`;
@@ -31,6 +31,8 @@ afterAll(() => machine?.[Symbol.asyncDispose]());
 
 const place = `mkdir -p /run/systemd/system /etc/systemd/system
 mount --bind "$1/units" /etc/systemd/system
+mount --bind "$1/opt" /opt # where the program is copied, and linked into
+mount --bind "$1/bin" /usr/local/bin
 PATH="$1/bin:$PATH"
 `;
 let network = false;

@@ -10,6 +10,7 @@ import { runOn } from '../support/cluster/flagged-machine.ts';
 import { advertiseAddress } from '../support/cluster/kubeadm-machine.ts';
 import { type Probe, probes } from '../support/cluster/trust-probes.ts';
 import { idsOf, type RelationSight, TrustWorld } from '../support/cluster/trust-world.ts';
+import { apiService, definition, webhook } from '../support/cluster/verifying-objects.ts';
 import { eventually } from '../support/eventually.ts';
 
 let world: TrustWorld;
@@ -289,8 +290,8 @@ describe('verify at another time', () => {
 
 describe('verify with the API', () => {
   const publishedIn = (rows: readonly RelationSight[]): readonly (readonly [string, string, string])[] =>
-    rows.flatMap(({ relation, trust: { name }, verdict }): [string, string, string][] =>
-      name.startsWith('ConfigMap') ? [[relation, name, verdict]] : [],
+    rows.flatMap(({ relation, credential: { file }, trust: { name }, verdict }): [string, string, string][] =>
+      name.startsWith('ConfigMap') && file !== undefined ? [[relation, name, verdict]] : [],
     );
   const root = ['R8', 'ConfigMap "default/kube-root-ca.crt" ca.crt', 'holds'];
   const fronts = [
@@ -313,24 +314,148 @@ describe('verify with the API', () => {
   }
 
   it('verifies what it publishes: the CA of Pods, of front proxies, and of joining nodes', async () => {
-    expect(publishedIn(await world.verifyWithApi())).toEqual([root, fronts]);
+    expect(publishedIn((await world.verifyWithApi()).rows)).toEqual([root, fronts]);
     await publishInfo(stranger().cert);
-    const rows = await world.verifyWithApi();
+    const { rows } = await world.verifyWithApi();
     expect(publishedIn(rows)).toEqual([root, ['R9', info, 'fails'], fronts]);
     expect(idsOf(rows, 'fails')).toEqual(['R9']);
     const livez = `https://${advertiseAddress}:6443/livez`;
     expect((await world.curl('--cacert', stranger().cert, livez)).code).not.toBe(0);
     await publishInfo(world.ca('ca').cert);
-    expect(publishedIn(await world.verifyWithApi())).toEqual([root, ['R9', info, 'holds'], fronts]);
+    expect(publishedIn((await world.verifyWithApi()).rows)).toEqual([root, ['R9', info, 'holds'], fronts]);
     expect((await world.curl('--cacert', world.ca('ca').cert, livez)).code).toBe(0);
   });
 
   it('says what it cannot read, and judges the rest', async () => {
     await world.running.stop(kas);
-    const rows = await world.verifyWithApi();
+    const { rows, notes } = await world.verifyWithApi();
     expect(idsOf(rows, 'unknown')).toEqual(['R8', 'R9', 'R16']);
     expect(idsOf(rows, 'fails')).toEqual([]);
+    expect(notes).toContainEqual(expect.stringMatching(/^Not verified: kubelets of Nodes: /));
     await world.restart(kas);
+  });
+});
+
+describe('verify of servers of the cluster', () => {
+  const seen = ({ relation, credential, verdict }: RelationSight): string =>
+    `${relation} ${credential.name}: ${verdict}`;
+  const met = (rows: readonly RelationSight[]): readonly string[] =>
+    rows.filter(({ credential: { name } }) => / at .*:\d+/.test(name)).map(seen);
+  const node = async (name: string, address: string, port: number): Promise<void> => {
+    await world.running.apply({ apiVersion: 'v1', kind: 'Node', metadata: { name } });
+    const addresses = [{ type: 'InternalIP', address }];
+    const status = { addresses, daemonEndpoints: { kubeletEndpoint: { Port: port } } };
+    const patch = ['--type=merge', '--subresource=status', `-p=${JSON.stringify({ status })}`];
+    expect((await world.running.asAdmin('patch', `node/${name}`, ...patch)).code).toBe(0);
+  };
+  const strange = (): Promise<typeof world.stranger> =>
+    world.leaf(stranger(), { commonName: 'kubelet', usages: ['serverAuth'], ipAddresses: [advertiseAddress] });
+  const sound = [
+    `R3 kubelet of Node "node1" at ${advertiseAddress}:10250: holds`,
+    `R8 kube-apiserver at ${advertiseAddress}:6443 as 10.96.0.1: holds`,
+    `R8 kube-apiserver at ${advertiseAddress}:6443 as kubernetes.default.svc: holds`,
+  ];
+
+  it('meets the kubelet of each Node and each API server', async () => {
+    const { rows, notes } = await world.verifyWithApi();
+    expect(met(rows)).toEqual(sound);
+    expect(idsOf(rows, 'fails')).toEqual([]);
+    expect(notes).toEqual([]);
+  });
+
+  it('names a kubelet that kube-apiserver refuses, and no other, and says of one that is away that it is not verified', async () => {
+    const { cert, key } = await strange();
+    await world.startServer(10_251, cert, key);
+    await node('node2', advertiseAddress, 10_251);
+    await node('node3', '192.0.2.77', 10_250);
+    const { rows } = await world.verifyWithApi();
+    const others = [
+      `R3 kubelet of Node "node2" at ${advertiseAddress}:10251: fails`,
+      'R3 kubelet of Node "node3" at 192.0.2.77:10250: unknown',
+    ];
+    expect(met(rows).toSorted()).toEqual([...sound, ...others].toSorted());
+    expect(rows.filter(({ verdict }) => verdict === 'fails').map(seen)).toEqual(others.slice(0, 1));
+    expect(rows.find(({ verdict }) => verdict === 'unknown')?.reason).toContain('is not verified: no answer');
+    const asked = await world.running.asAdmin('get', '--raw=/api/v1/nodes/node2/proxy/metrics');
+    expect(asked.stderr).toContain('x509: certificate signed by unknown authority');
+    await world.running.asAdmin('delete', 'node', 'node2', 'node3');
+    await world.running.processes.get('server')?.kill();
+  });
+
+  it('names a kubelet that serves something else than its file', async () => {
+    const { cert, key } = await strange();
+    await world.running.processes.get('kubelet')?.kill();
+    await world.startServer(10_250, cert, key);
+    const { rows } = await world.verifyWithApi();
+    expect(rows.filter(({ verdict }) => verdict === 'fails').map(seen)).toEqual([
+      `R3 kubelet of Node "node1" at ${advertiseAddress}:10250: fails`,
+    ]);
+    await world.running.processes.get('server')?.kill();
+    await world.startKubeletServer();
+  });
+});
+
+describe('verify of caBundles', () => {
+  const [ended, now] = [new Date(systemClock.now().getTime() - 3_600_000), systemClock.now()];
+
+  const bundlesIn = (rows: readonly RelationSight[]): readonly (readonly [string, string, string])[] =>
+    rows.flatMap(({ relation, trust, verdict }) => (relation.startsWith('B') ? [[relation, trust.name, verdict]] : []));
+  /** What the API server says of a ConfigMap that the webhook must see. */
+  const asked = async (): Promise<string> => {
+    const metadata = { name: 'asked', labels: { policy: 'asked' } };
+    await world.write('/asked.json', JSON.stringify({ apiVersion: 'v1', kind: 'ConfigMap', metadata }));
+    return (await world.running.asAdmin('create', '-f', world.below('/asked.json'))).stderr;
+  };
+  const names = [
+    'ValidatingWebhookConfiguration "policy" webhook "policy.example.com" caBundle',
+    'CustomResourceDefinition "things.other.example.com" caBundle',
+    'APIService "v1.example.com" caBundle',
+  ] as const;
+
+  it('names the one that has expired, or is garbage, and no other row', async () => {
+    const url = `https://${advertiseAddress}:10251/`;
+    const former = await createAuthority(world.below('/former'), {
+      commonName: 'hook',
+      notBefore: new Date(now.getTime() - 7_200_000),
+      notAfter: ended,
+    });
+    const { cert, key } = await world.leaf(stranger(), {
+      commonName: 'hook',
+      usages: ['serverAuth'],
+      ipAddresses: [advertiseAddress],
+    });
+    await world.startServer(10_251, cert, key);
+    const [good, bad] = [await dataOf(stranger().cert), await dataOf(former.cert)];
+
+    await world.running.apply(webhook(url, good), apiService(good), definition(good));
+    const before = await world.verifyWithApi();
+    expect(bundlesIn(before.rows)).toEqual([
+      ['B1', names[0], 'holds'],
+      ['B2', names[1], 'holds'],
+      ['B3', names[2], 'holds'],
+    ]);
+    await eventually(async () => expect(await asked()).toMatch(/failed calling webhook(?!.*x509)/));
+
+    await world.running.apply(webhook(url, bad));
+    const { rows } = await world.verifyWithApi();
+    expect(rows.filter(({ verdict }) => verdict === 'fails').map(({ trust }) => trust.name)).toEqual([names[0]]);
+    expect(rows.find(({ verdict }) => verdict === 'fails')?.reason).toContain('expired at');
+    await eventually(async () => expect(await asked()).toMatch(/failed calling webhook.*x509/));
+
+    await world.running.apply(webhook(url, good), apiService(Buffer.from('garbage').toString('base64')));
+    const after = await world.verifyWithApi();
+    expect(after.rows.filter(({ verdict }) => verdict === 'fails').map(({ trust }) => trust.name)).toEqual([names[2]]);
+  });
+
+  it('says what may not be read, and fails for nothing of it', async () => {
+    const { rows, notes } = await world.verifyWithApi('scheduler.conf');
+    expect(bundlesIn(rows)).toEqual([]);
+    expect(idsOf(rows, 'fails')).toEqual([]);
+    for (const kind of ['ValidatingWebhookConfiguration', 'MutatingWebhookConfiguration', 'CustomResourceDefinition'])
+      expect(notes).toContainEqual(expect.stringMatching(new RegExp(`^Not verified: caBundles of ${kind}s: .*403`)));
+    await world.running.asAdmin('delete', 'validatingwebhookconfiguration/policy', 'apiservice/v1.example.com');
+    await world.running.asAdmin('delete', 'crd/things.other.example.com');
+    await world.running.processes.get('server')?.kill();
   });
 });
 

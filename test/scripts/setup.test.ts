@@ -101,7 +101,7 @@ it.each([
   expect(setup('test')).toEqual({
     code: 1,
     out: '',
-    err: `Cannot install the dependencies: this machine is ${system} ${architecture}; wanted Linux on x86_64 or aarch64, for which npm has a Node 24.\n`,
+    err: `Cannot install the dependencies: this machine is ${system} ${architecture}; wanted Linux on x86_64 or aarch64, for which npm has a Node 24 (the node itself will do).\n`,
   });
   expect(asked()).toBe('');
 });

@@ -1,13 +1,15 @@
 // Builds control-plane binaries from the Go module test/controlplane, which pins them.
 import { execFile } from 'node:child_process';
 import { homedir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { BinaryName } from './components.ts';
 import { guard } from './process.ts';
 import type { Progress } from './progress.ts';
 
 const run = promisify(execFile);
+const root = fileURLToPath(new URL('../../..', import.meta.url));
 
 const packages: Readonly<Record<BinaryName, string>> = {
   etcd: 'go.etcd.io/etcd/server/v3',
@@ -107,7 +109,9 @@ export async function compile({ go, moduleDirectory, file, env, progress, ...wan
     } catch (err) {
       const { stderr = '', message } = err as { stderr?: string; message: string };
       const reason = stderr.trim() || message;
-      throw new Error(`Cannot build ${wanted.name} with Go in test/controlplane: ${reason}`, { cause: err });
+      throw new Error(`Cannot build ${wanted.name} with Go in ${relative(root, moduleDirectory)}: ${reason}`, {
+        cause: err,
+      });
     }
   });
   return true;

@@ -1,5 +1,5 @@
 // A shell on a machine that is files below a directory: it finds them where a machine has them, in a mount namespace with an
-// /etc, a /var/lib and a /run of its own, and kube-cert-recovery, as it was built, on the PATH.
+// /etc, a /var/lib, a /run and an /opt of its own, and kube-cert-recovery, as it was built, on the PATH.
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { root as project } from '../../docs/markdown.ts';
@@ -19,6 +19,9 @@ mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /etc
 mkdir /etc/kubernetes && mount --bind "$1/etc/kubernetes" /etc/kubernetes
 mount --bind "$1/var/lib" /var/lib
+mkdir -p "$1/opt" "$1/commands"
+mount --bind "$1/opt" /opt # where init host copies the program, and links it into
+mount --bind "$1/commands" /usr/local/bin
 `;
 
 /** The command as it is written, on the machine below `root`. */

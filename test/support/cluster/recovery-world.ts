@@ -229,6 +229,7 @@ export class RecoveryWorld implements AsyncDisposable {
     const { location } = artefact;
     if (location.kind === 'pemPair') return key === 'tls.crt' ? location.certFile : location.keyFile;
     if (location.kind === 'keyFiles') return location[key === 'sa.key' ? 'privateKeyFile' : 'publicKeyFile'];
+    if (location.kind === 'field') throw new Error(`${name} is in no file`);
     if (location.kind !== 'secret' && location.kind !== 'configMap') return location.file;
     return join(this.certs, location.kind === 'secret' ? 'secrets' : 'configmaps', location.name, key);
   }

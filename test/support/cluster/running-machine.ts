@@ -225,14 +225,18 @@ export class RunningMachine implements AsyncDisposable {
 
   /** A run of the timer's service, whose standard error the journal reads (systemd.exec(5), JOURNAL_STREAM). */
   async run(...flags: readonly string[]): Promise<Run> {
-    const own = [program, '--mode=regen', '--once', `--config=${this.config}`, ...flags];
     const began = new Date();
-    const asUnit = 'JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec "$@"';
-    const outcome = await this.inNetwork('sh', '-c', asUnit, 'sh', process.execPath, ...own);
+    const own = ['--mode=regen', '--once', `--config=${this.config}`, '--log-format=json'];
+    const outcome = await this.runInJournal(...own, ...flags);
     const times = `${began.toISOString()} to ${new Date().toISOString()}`;
     this.#lastRun = `${times}, ${flags.join(' ')}: exit ${outcome.code}\n${outcome.stderr.slice(-2000)}`;
     const lines = outcome.stderr.trim().split('\n').filter(Boolean);
     return { ...outcome, lines: lines.map((line) => JSON.parse(line) as Line) };
+  }
+
+  runInJournal(...words: readonly string[]): Promise<Outcome> {
+    const asUnit = 'JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec "$@"';
+    return this.inNetwork('sh', '-c', asUnit, 'sh', process.execPath, program, ...words);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

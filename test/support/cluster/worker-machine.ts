@@ -67,6 +67,22 @@ export class Worker {
     return worker;
   }
 
+  /** A configuration of preset node-ca for its files. `regen`: further settings of that section. */
+  async nodeCaConfig({ recoveryKubeconfig }: ControlPlane, regen = ''): Promise<string> {
+    const path = join(this.root, 'node-ca.yaml');
+    await writeFile(
+      path,
+      `apiVersion: kube-cert-recovery/v1alpha1
+kind: Configuration
+preset: node-ca
+kubeconfig: ${recoveryKubeconfig}
+directories: { kubernetesDir: ${this.root}/etc, kubeletDir: ${this.root} }
+regen: { backupDir: ${this.root}/backups, lockDir: ${this.root}/lock, clockSynchronised: true${regen} }
+`,
+    );
+    return path;
+  }
+
   static async stopAll(): Promise<void> {
     for (const { tools } of Worker.#all) for (const tool of tools) await tool.stop('SIGKILL');
   }

@@ -3,7 +3,7 @@
 import { loadPreset } from '../../../lib/inventory/preset.ts';
 import { resolve } from '../../../lib/inventory/resolve.ts';
 import type { ApiLocation, Resolved, ResolvedArtefact } from '../../../lib/inventory/model.ts';
-import { isFile } from '../../../lib/inventory/places.ts';
+import { isFile, isObject } from '../../../lib/inventory/places.ts';
 import { createKeyPool } from '../../../lib/pki/key-pool.ts';
 import type { Facts } from '../../../lib/plan/facts.ts';
 import { gather } from '../../../lib/plan/gather.ts';
@@ -39,7 +39,7 @@ export class ObjectCases {
     [this.#resolved, this.#store, this.#before] = made;
     this.#rows = this.#resolved.artefacts.flatMap((row) => {
       const { location } = row;
-      return isFile(location) || this.#store.peek(location) === undefined ? [] : [{ ...row, location }];
+      return isObject(location) && this.#store.peek(location) !== undefined ? [{ ...row, location }] : [];
     });
   }
 

@@ -1,14 +1,7 @@
 // What Go makes of certificates, pairs, bundles, kubeconfigs and requests: the program in test/controlplane/readers, built from the
 // module that pins the control plane, so with the same client-go. It is asked many questions at once.
-import { createHash } from 'node:crypto';
 import { spawn } from 'node:child_process';
-import { constants } from 'node:fs';
-import { access, mkdir, mkdtemp, readFile, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { withBuildLock } from '../cluster/build-lock.ts';
-import { compile, findGo, cacheRoot } from '../cluster/go-build.ts';
-import { createProgress } from '../cluster/progress.ts';
+import { builtOnce } from '../cluster/built-once.ts';
 
 export interface GoQuestion {
   readonly kind:
@@ -51,46 +44,17 @@ export interface GoRequest {
   readonly extensions: readonly string[];
 }
 
-const moduleDirectory = fileURLToPath(new URL('../../controlplane', import.meta.url));
-const flags = ['-trimpath', '-ldflags', '-s -w'] as const;
-
-/** Path of the program. Built once for each version of its sources. */
-export async function findGoReaders(env: NodeJS.ProcessEnv = process.env): Promise<string> {
-  const hash = createHash('sha256');
-  for (const name of ['go.mod', 'go.sum', 'readers/main.go']) hash.update(await readFile(join(moduleDirectory, name)));
-  const cache = join(cacheRoot(env), 'readers', hash.digest('hex').slice(0, 16));
-  const file = join(cache, 'readers');
-  if (await isExecutable(file)) return file;
-  await mkdir(cache, { recursive: true });
-  const progress = createProgress();
-  await withBuildLock(join(cache, 'lock'), progress, async () => {
-    if (await isExecutable(file)) return;
-    const go = await findGo(env);
-    if (go === undefined) throw new Error('Cannot build test/controlplane/readers: install Go 1.25 or newer');
-    const scratch = await mkdtemp(join(cache, '.partial-'));
-    try {
-      const made = join(scratch, 'readers');
-      const wanted = {
-        name: 'readers',
-        what: 'the readers of client-go',
-        duration: '20 seconds',
-        package: './readers',
-        flags,
-      };
-      await compile({ go, moduleDirectory, file: made, env, progress, ...wanted });
-      await rename(made, file);
-    } finally {
-      await rm(scratch, { recursive: true, force: true });
-    }
+/** Path of the program. */
+export const findGoReaders = (env: NodeJS.ProcessEnv = process.env): Promise<string> =>
+  builtOnce({
+    module: 'test/controlplane',
+    sources: ['readers/main.go'],
+    name: 'readers',
+    what: 'the readers of client-go',
+    duration: '20 seconds',
+    package: './readers',
+    env,
   });
-  return file;
-}
-
-const isExecutable = (path: string): Promise<boolean> =>
-  access(path, constants.X_OK).then(
-    () => true,
-    () => false,
-  );
 
 /** The answers in the order of the questions. `env`: GODEBUG makes today's Go read as an older one. */
 export async function askGo(

@@ -231,7 +231,7 @@ export class Cluster implements AsyncDisposable {
    */
   async ready(node = this.node, { since = 0, withinMs = limitMs, ...options }: ReadyOptions = {}): Promise<number> {
     const { via = this.#workers.has(node) ? this.node : node } = options;
-    return eventually(
+    const isReady = eventually(
       async () => {
         const lease = await this.api(`/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${node.name}`, {
           node: via,
@@ -248,6 +248,10 @@ export class Cluster implements AsyncDisposable {
       },
       { withinMs, everyMs: 50 },
     );
+    return isReady.catch(async (err: unknown) => {
+      const journals = [...new Set([node, via])].map((each) => each.journal().catch(String)); // one may be off
+      throw new Error([String(err), ...(await Promise.all(journals))].join('\n'), { cause: err });
+    });
   }
 
   /** Makes a Pod on `node`, which the scheduler places and the kubelet runs; gone again when it has run. */

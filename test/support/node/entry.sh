@@ -36,6 +36,8 @@ if [ "${1-}" = systemd ]; then
   for unit in machine-images.service kubelet.service; do
     ln -sf "/etc/systemd/system/$unit" "/etc/systemd/system/multi-user.target.wants/$unit"
   done
+  # Whatever cloud this machine may see, its own test starts it.
+  touch /etc/cloud/cloud-init.disabled
   # What belongs to real hardware, and what would set values of the kernel that all machines here share.
   for unit in systemd-udevd.service systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udev-trigger.service \
     systemd-sysctl.service systemd-modules-load.service systemd-timesyncd.service systemd-networkd.service getty.target; do

@@ -27,7 +27,10 @@ const packages = [
   'dbus',
 ];
 
-const disk = { what: 'the disk of a node', packages };
+/** A role and a cloud-config of manifests are applied there. */
+const more = ['ansible-core', 'cloud-init', 'curl', 'dnf', 'python3-apt'];
+
+const disk = { what: 'the disk of a node', packages, more };
 
 export const nodeImage = `kube-cert-recovery-node:${rootIdentity(disk)}`;
 

@@ -1,5 +1,5 @@
 // One machine of a control plane, as a container: switched on and off, frozen and thawed, looked into and damaged.
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { createWriteStream } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -139,8 +139,9 @@ export class Node {
   /** The ends of its logs, to find out why it does not come up. */
   async journal(): Promise<string> {
     const logs = '/var/log/recovery.log /var/log/containerd.log /var/log/kubelet.log';
-    const script = `ps -ef; ctr -n k8s.io tasks list; tail -n 40 ${logs}; tail -n 15 /var/log/pods/kube-system_*/*/*.log`;
-    return (await this.run(script)).output;
+    const script = `ps -ef; ctr -n k8s.io tasks list; tail -n 40 ${logs}; tail -n 15 /var/log/pods/kube-[sc]*/*/*.log`;
+    const units = 'journalctl --no-pager -n 40 -u kube-cert-recovery.service -u kubelet.service';
+    return (await this.run(`${script}; command -v journalctl > /dev/null && ${units}`)).output;
   }
 
   async read(path: string): Promise<string> {
@@ -162,8 +163,7 @@ export class Node {
   async copyIn(from: string, to: string): Promise<void> {
     // Files only: the directories of the machine keep their modes.
     const script = 'cd "$1" && find . ! -type d -print0 | tar --owner=0 --group=0 -cf - --null -T -';
-    const tar = execFile('sh', ['-c', script, 'sh', from], { encoding: 'buffer', maxBuffer: 2 ** 26 });
-    if (tar.stdout === null) throw new Error('tar has no standard output');
+    const tar = spawn('sh', ['-c', script, 'sh', from], { stdio: ['ignore', 'pipe', 'inherit'] });
     await (await this.#docker()).putArchive(tar.stdout, { path: to });
   }
 

@@ -6,7 +6,7 @@ import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { eventually } from '../eventually.ts';
-import { Cluster } from './cluster.ts';
+import { Cluster, type CreateOptions } from './cluster.ts';
 import { programPath } from './container.ts';
 import type { Node } from './node.ts';
 import { programReference } from './program-image.ts';
@@ -35,9 +35,9 @@ export class WorkerLife implements AsyncDisposable {
     this.worker = worker;
   }
 
-  static async begin(workshop: Workshop): Promise<WorkerLife> {
+  static async begin(workshop: Workshop, more: CreateOptions = {}): Promise<WorkerLife> {
     // Of what kube-controller-manager signs: short enough to wait for its end.
-    const cluster = await Cluster.create(workshop, { certificateValidity: '8760h', signingDuration: '2m' });
+    const cluster = await Cluster.create(workshop, { certificateValidity: '8760h', signingDuration: '2m', ...more });
     try {
       await cluster.node.sh(confirmClock);
       return new WorkerLife(cluster, await cluster.joinWorker());
@@ -64,32 +64,37 @@ export class WorkerLife implements AsyncDisposable {
     await worker.sh(`bash -c '${(command ?? '').trim().replace(tool, programPath).replaceAll("'", '"')}'`);
   }
 
-  /** Its kubelet asks for the next one in the last third of these, so it has one at any time. */
-  async #clientEnd(): Promise<number> {
+  /** The certificate of its kubelet, as it lies on its disk. */
+  async #clientCertificate(): Promise<X509Certificate> {
     const copy = await this.worker.copyOut('/var/lib/kubelet/pki');
     try {
       const own = await readlink(join(copy, 'kubelet-client-current.pem'));
       const text = await readFile(join(copy, basename(own)), 'utf8');
-      return new X509Certificate(
-        /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/.exec(text)?.[0] ?? '',
-      ).validToDate.getTime();
+      return new X509Certificate(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/.exec(text)?.[0] ?? '');
     } finally {
       await rm(dirname(copy), { recursive: true, force: true });
     }
   }
 
   /**
-   * Off while its kubelet waits for no certificate. One that is issued to a key which the power takes would be the node's
-   * newest, and by the former one nothing is approved.
+   * Off while its kubelet waits for no certificate, and has on disk what was issued. One that is issued to a key which the
+   * power takes would be the node's newest, and by the former one nothing is approved. Returns the certificate on disk: its
+   * kubelet asks for the next one in the last third of these, so it has one at any time.
    */
-  async #offAtRest(): Promise<void> {
+  async #offAtRest(): Promise<X509Certificate> {
     const { cluster, worker } = this;
-    await eventually(
+    const onDisk = await eventually(
       async () => {
         await worker.freeze();
+        const found = await this.#clientCertificate();
+        // Read after the disk, so that a request on its way at that moment has arrived.
         const { body } = await cluster.api('/apis/certificates.k8s.io/v1/certificatesigningrequests');
         const own = (body as Requests).items.filter(({ spec }) => spec.username === `system:node:${worker.name}`);
-        if (own.every(({ status }) => status?.certificate !== undefined)) return;
+        const isStored = own.every(({ status }) => {
+          if (status?.certificate === undefined) return false;
+          return new X509Certificate(Buffer.from(status.certificate, 'base64')).validToDate <= found.validToDate;
+        });
+        if (isStored) return found;
         await worker.thaw();
         throw new Error(`the kubelet of ${worker.name} waits for a certificate`);
       },
@@ -99,16 +104,18 @@ export class WorkerLife implements AsyncDisposable {
     await delay(200);
     await worker.thaw().catch(() => undefined); // what has ended needs no thaw
     await off;
+    return onDisk;
   }
 
   /**
    * Off past the real end of its certificate, and of the minute by which clocks may differ. Its last signs of life are put
-   * ten minutes back, as long as it would have been off.
+   * ten minutes back, as long as it would have been off. `meanwhile`: what happens to the cluster, which is on.
    */
-  async offPastExpiry(): Promise<void> {
+  async offPastExpiry(meanwhile?: (clientEnd: Date) => Promise<void>): Promise<void> {
     const { cluster, worker } = this;
-    await this.#offAtRest();
-    await delay((await this.#clientEnd()) + 65_000 - Date.now());
+    const end = (await this.#offAtRest()).validToDate.getTime();
+    await meanwhile?.(new Date(end));
+    await delay(end + 65_000 - Date.now());
     const at = new Date(Date.now() - 600_000).toISOString();
     const lease = `/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${worker.name}`;
     const renewTime = at.replace('Z', '000Z');
