@@ -20,6 +20,9 @@ export const bareHost = ({ hostname }: Pick<URL, 'hostname'>): string => hostnam
 export const isLoopbackHost = (host: string): boolean =>
   host === 'localhost' || host === '::1' || host.startsWith('127.');
 
+/** `address`: of a socket; an IPv4 address may be mapped into IPv6. */
+export const isLoopbackAddress = (address = ''): boolean => isLoopbackHost(address.replace(/^::ffff:(?=\d+\.)/, ''));
+
 /**
  * A loop, as `/\/+$/` tries each slash of a path that ends in another character. The first slash stays where `least` is
  * 1.

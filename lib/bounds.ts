@@ -161,4 +161,23 @@ export const bounds = {
     // One of metadata has some kilobytes, and ten megabytes in an object of the largest size, once for each change.
     most: { characters: 1_000_000 },
   },
+  nodeTrust: {
+    what: 'the ConfigMap `node-ca`',
+    writers: 'who may update it',
+    // A CA and its successor for each purpose are four; the system's bundle has 150. Of a file, with what it held before:
+    // a kubeconfig with more than a thousand could not be read again.
+    most: { 'CAs in a file': 300 },
+  },
+  nodeReport: {
+    what: "a node's report of its CAs",
+    writers: 'its kubelet; who may update Nodes',
+    // Seven files with ten CAs each have two kilobytes. All annotations of an object together have 256 KiB.
+    most: { characters: 65_536, bundles: 50 },
+  },
+  registryTrust: {
+    what: 'CAs of image registries',
+    writers: 'who may update their source',
+    // Registries with a CA of their own are a handful; each becomes a file.
+    most: { registries: 500 },
+  },
 } as const satisfies Readonly<Record<string, Bound>>;

@@ -4,6 +4,7 @@
 import { pino, stdTimeFunctions } from 'pino';
 import type { Clock } from './clock.ts';
 import { backoffMs } from './retry.ts';
+import { visible } from './visible.ts';
 
 export type LogEvent =
   | 'process.started'
@@ -73,7 +74,13 @@ export type LogEvent =
   | 'restart.failed'
   | 'machine.annotated'
   | 'machine.failed'
+  | 'bundles.reported'
+  | 'bundles.failed'
   | 'step.failed'
+  | 'metrics.failed'
+  | 'command.done'
+  | 'command.failed'
+  | 'run.failed'
   | 'renewal.waiting'
   | 'renewal.started'
   | 'renewal.finished'
@@ -147,11 +154,12 @@ export interface Running {
 }
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
-export type LogFormat = 'json' | 'text';
+/** `journal`: text, whose time and level the journal keeps itself. */
+export type LogFormat = 'json' | 'text' | 'journal';
 
 interface LogOptions {
   readonly level?: LogLevel;
-  readonly format?: LogFormat;
+  readonly format?: LogFormat | undefined;
   /** Receives whole lines. */
   readonly write: (line: string) => void;
 }
@@ -173,22 +181,43 @@ const separators = /[\u2028\u2029]/g;
 const jsonLine = (line: string): string =>
   line.replaceAll(separators, (char) => `\\u${char.charCodeAt(0).toString(16)}`);
 
-/** Replaces characters that a terminal would act on (escape sequences, changes of direction) by their code points. */
-export const visible = (text: string): string =>
-  text.replaceAll(/[\p{C}\u2028\u2029]/gu, (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`);
-
 /** Characters of a value in a line for people: each may become a dozen. */
 const longestText = 8192;
 
-function textLine(line: string): string {
+const textLine = (line: string): string => {
+  const { time, level, rest } = partsOf(line);
+  return `${time} ${level.toUpperCase().padEnd(5)} ${rest}\n`;
+};
+
+/**
+ * Priorities of sd-daemon(3). The units let no line below notice pass, which are systemd's own; lines of debug
+ * are written only where they were asked for.
+ */
+const priorities: Readonly<Record<string, number>> = { error: 3, warn: 4 };
+
+/** Fields that the journal has itself, or that are of no use there. */
+const leftOut: ReadonlySet<string> = new Set(['mode', 'notBefore', 'recheckAt']);
+
+const journalLine = (line: string): string => {
+  const { level, rest } = partsOf(line, leftOut);
+  return `<${priorities[level] ?? 5}>${rest}\n`;
+};
+
+function partsOf(
+  line: string,
+  without = new Set() as ReadonlySet<string>,
+): Readonly<Record<'time' | 'level' | 'rest', string>> {
   const { time, level, event, ...fields } = JSON.parse(line) as Record<string, unknown>;
-  const rest = Object.entries(fields).map(([key, value]) => {
+  const shown = Object.entries(fields).filter(([key]) => !without.has(key));
+  const rest = shown.map(([key, value]) => {
     const whole = typeof value === 'string' ? value : JSON.stringify(value);
     const text = whole.length > longestText ? `${whole.slice(0, longestText)}...` : whole;
     return /[\s"=\p{C}]/u.test(text) ? `${key}=${visible(JSON.stringify(text))}` : `${key}=${text}`;
   });
-  return [time, String(level).toUpperCase().padEnd(5), event, ...rest].join(' ') + '\n';
+  return { time: String(time), level: String(level), rest: [event, ...rest].join(' ') };
 }
+
+const lineIn = { json: jsonLine, text: textLine, journal: journalLine } as const;
 
 export function createLog({ level = 'info', format = 'json', write }: LogOptions): Log {
   const root = pino(
@@ -199,7 +228,7 @@ export function createLog({ level = 'info', format = 'json', write }: LogOptions
       timestamp: stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
     },
-    { write: (line: string) => write((format === 'text' ? textLine : jsonLine)(line).replaceAll(pemInValue, removed)) },
+    { write: (line: string) => write(lineIn[format](line).replaceAll(pemInValue, removed)) },
   );
   const wrap = (at: typeof root): Log => ({
     debug: (event, fields = {}) => at.debug(fields, event),

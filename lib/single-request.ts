@@ -16,6 +16,7 @@ export interface SingleRequest {
 const statusTexts = {
   200: 'OK',
   400: 'Bad Request',
+  403: 'Forbidden',
   404: 'Not Found',
   405: 'Method Not Allowed',
   431: 'Request Header Fields Too Large',

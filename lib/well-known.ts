@@ -52,3 +52,6 @@ export const kubeletSignerNames = Object.keys(kubeletSigners) as readonly Kubele
 /** The short name of `spec.signerName`; of an unknown signer the whole. */
 export const signerName = (signer: string): string =>
   kubeletSignerNames.find((name) => kubeletSigners[name] === signer) ?? signer;
+
+/** Exit code of a run that has left something to an administrator, and has done everything else. */
+export const exitByHand = 5;

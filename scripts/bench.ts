@@ -9,6 +9,7 @@ import { RecoveryWorld } from '../test/support/cluster/recovery-world.ts';
 import { adoptedRecoveries } from './bench/adopted.ts';
 import { boots } from './bench/boot.ts';
 import { inContainer } from './bench/container.ts';
+import { fleets } from './bench/fleet.ts';
 import { hostileLoad } from './bench/hostile.ts';
 import { addUnrelatedSecrets, steadyMemory } from './bench/memory.ts';
 import { openshiftRecoveries, openshiftUpdates } from './bench/openshift.ts';
@@ -75,6 +76,10 @@ const rows: Readonly<Record<string, Measure>> = {
   o: async () => {
     await endShared();
     return hostileLoad(options.quick ? 10 : 25, say);
+  },
+  p: async () => {
+    await endShared();
+    return fleets(some(10));
   },
 };
 

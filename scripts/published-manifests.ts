@@ -9,16 +9,20 @@ import { manifestsDirectories, renderHost } from '../lib/install/host.ts';
 import { approverDeployment, approverStaticPod } from '../lib/install/approver-pod.ts';
 import { defaultDirectory } from '../lib/install/layout.ts';
 import { besideOperatorsMachineConfig, besideOperatorsPod } from '../lib/install/openshift-beside.ts';
+import { copiedProgram, programPlaces } from '../lib/install/program-copy.ts';
 import { approverInstallManifests, installManifests, podSyncers, type RbacOptions } from '../lib/install/rbac.ts';
 import { allDirectories, isFile } from '../lib/inventory/places.ts';
 import { loadPreset } from '../lib/inventory/preset.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { kubeletSignerNames } from '../lib/well-known.ts';
 import { toYaml } from '../lib/yaml.ts';
+import { daemonSetManifests } from './daemonset.ts';
+import { monitoring } from './monitoring.ts';
 import { openshiftContainers } from './openshift-containers.ts';
 
 const preset = 'kubernetes';
-const image = 'example.com/kube-cert-recovery:0.1.0';
+const [repository, version] = ['example.com/kube-cert-recovery', '0.1.0'];
+const image = `${repository}:${version}`;
 const inventory = loadPreset(preset);
 const inApi = { ...inventory, artefacts: inventory.artefacts.filter(({ location }) => !isFile(location)) };
 /** Whatever the names are, rights, flags and mounts are the same. */
@@ -26,12 +30,22 @@ const resolved = resolve(inApi, { parameters: { apiServerHostnames: ['localhost'
 
 /** Text by path below manifests/. */
 export async function publishedManifests(): Promise<Readonly<Record<string, string>>> {
-  const published = { ...rbac(), ...patches(), ...openshift(), ...besideOperators(), ...approver() };
+  const own = { ...rbac(), ...patches(), ...openshift(), ...besideOperators(), ...approver(), ...monitoring() };
+  const published = { ...own, ...daemonSet() };
   const formatted = Object.entries(published).map(async ([name, text]) => {
-    return [name, await format(text, { parser: 'yaml', singleQuote: true, printWidth: 120 })] as const;
+    if (name.includes('/templates/')) return [name, text] as const; // of Helm: no YAML
+    return [
+      name,
+      await format(text, { parser: name.endsWith('.json') ? 'json' : 'yaml', singleQuote: true, printWidth: 120 }),
+    ] as const;
   });
   return { ...Object.fromEntries(await Promise.all(formatted)), ...units() };
 }
+
+const daemonSet = (): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    Object.entries(daemonSetManifests(repository, version)).map(([name, text]) => [`daemonset/${name}`, text]),
+  );
 
 /** One process for all components (`init`), and one container in each static pod (`init adopt`). */
 function rbac(): Readonly<Record<string, string>> {
@@ -102,15 +116,15 @@ function approver(): Readonly<Record<string, string>> {
   ];
   return {
     'approver/static-pod.yaml': `\
-# The static pod that "kube-cert-recovery init approver" writes to /etc/kubernetes/manifests. It also makes its identity,
-# its rights, and the files below ${directory}.
+# The static pod that "kube-cert-recovery init approver" writes to /etc/kubernetes/manifests. It also makes its
+# identity, its rights, and the files below ${directory}.
 # ${image} is a placeholder for the image. See docs/approver.md.
 ${toYaml(approverStaticPod(pod))}`,
     'approver/deployment.yaml': `\
 # Mode approver in any cluster: its identity, its rights, its configuration, and a Deployment of two replicas.
-# The NetworkPolicy lets nobody but the node itself, which probes them, reach the replicas. To have /metrics scraped, add
-# your Prometheus to its ingress. It bounds no egress: the ports of the API server behind its Service, of DNS and of
-# kubelets are the cluster's own.
+# The NetworkPolicy lets nobody but the node itself, which probes them, reach the replicas. To have metrics scraped, set
+# "metrics:" in the configuration (docs/monitoring.md) and add your Prometheus to the ingress. It bounds no egress: the
+# ports of the API server behind its Service, of DNS and of kubelets are the cluster's own.
 # ${image} is a placeholder for the image. See docs/approver.md.
 ${deployed.map((manifest) => toYaml(manifest)).join('---\n')}`,
   };
@@ -152,7 +166,7 @@ function units(): Readonly<Record<string, string>> {
   const declared = allDirectories(loadPreset('kubeadm'), {});
   const directories = Object.values(declared);
   const writable = directories.filter((path) => !directories.some((other) => path.startsWith(`${other}/`)));
-  const executable = '/usr/local/bin/kube-cert-recovery';
+  const executable = copiedProgram(programPlaces);
   const options = { executable, flags: ['--preset=kubeadm'], writable, manifests: manifestsDirectories(declared) };
   const files = renderHost({ ...options, unitDirectory: 'systemd' });
   return Object.fromEntries(files.map(({ path, content }) => [path, content]));

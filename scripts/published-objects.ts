@@ -1,7 +1,7 @@
 // The objects of OpenShift's presets as tables for people (docs/openshift.md). Pure but for the presets themselves.
 import { durationText } from '../lib/duration.ts';
 import type { Artefact, HostnameSource } from '../lib/inventory/model.ts';
-import { isFile } from '../lib/inventory/places.ts';
+import { isFile, isObject } from '../lib/inventory/places.ts';
 import { loadPreset } from '../lib/inventory/preset.ts';
 
 const presets = ['openshift-kube-apiserver', 'openshift-kube-controller-manager', 'openshift-kube-scheduler'] as const;
@@ -12,9 +12,9 @@ export function publishedObjects(): string {
 }
 
 function tablesOf(artefacts: readonly Artefact[]): string[] {
-  const spaces = artefacts.flatMap(({ location }) => (isFile(location) ? [] : [location.namespace]));
+  const spaces = artefacts.flatMap(({ location }) => (isObject(location) ? [location.namespace] : []));
   return [...new Set(spaces)].toSorted().map((namespace) => {
-    const rows = artefacts.filter(({ location }) => !isFile(location) && location.namespace === namespace);
+    const rows = artefacts.filter(({ location }) => isObject(location) && location.namespace === namespace);
     const lines = rows.map(
       (row) => `| ${[object(row), what(row), madeOf(row, artefacts), life(row), disk(row)].join(' | ')} |`,
     );
@@ -69,7 +69,7 @@ function madeOf(row: Artefact, artefacts: readonly Artefact[]): string {
   ];
   const placeOf = (name: string): string => {
     const location = artefacts.find((one) => one.name === name)?.location;
-    if (location === undefined || isFile(location) || isFile(row.location)) return '';
+    if (location === undefined || !isObject(location) || !isObject(row.location)) return '';
     return location.namespace === row.location.namespace
       ? `\`${location.name}\``
       : `\`${location.namespace}/${location.name}\``;
