@@ -9,6 +9,8 @@ const destination = 'org.freedesktop.systemd1';
 const managerPath = '/org/freedesktop/systemd1';
 const kinds = { call: 1, answer: 2, error: 3 } as const;
 const everyMs = 250;
+/** Of a process that has ended by itself (waitid(2), CLD_EXITED). */
+const exited = 1;
 /** An answer may take as long as systemd loads its units; a job ends by the unit's own TimeoutStartSec, ten minutes at most. */
 const limits = { answerMs: 90_000, jobMs: 11 * 60_000 };
 
@@ -23,6 +25,8 @@ interface Asking {
 export interface UnitEnd {
   readonly result: string;
   readonly exitCode: number;
+  /** Whether its command has ended by itself; false of a unit that systemd has no more, whose result is `success`. */
+  readonly hasExited: boolean;
 }
 
 /** Loads the units anew, starts one and waits for the end of its job. Throws PreconditionFailed where systemd does not answer. */
@@ -33,7 +37,8 @@ export async function runUnit(unit: string, asking: Asking): Promise<UnitEnd> {
     await manager('StartUnit', unit, 'replace');
     await jobEnds();
     const result = textAt(await property('Service', 'Result'), 4); // a variant of type s
-    return { result, exitCode: (await property('Service', 'ExecMainStatus')).readInt32LE(4) }; // of type i
+    const number = async (name: string) => (await property('Service', name)).readInt32LE(4); // of type i
+    return { result, exitCode: await number('ExecMainStatus'), hasExited: (await number('ExecMainCode')) === exited };
   });
 }
 

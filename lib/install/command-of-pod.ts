@@ -56,7 +56,9 @@ export async function runOnHostOfPod({ launcher, argv, signal, machine = here }:
   try {
     const content = commandUnit([copy.launcher, ...argv], outputFile, places);
     await replaceFile({ path: unitFile, content, mode: 0o644, what: 'unit' });
-    const failures = [failureOf(unit, await runUnit(unit, { clock, signal, ...systemd }))];
+    const end = await runUnit(unit, { clock, signal, ...systemd });
+    const isStopped = end.result === 'success' && !end.hasExited;
+    const failures = [failureOf(unit, isStopped ? { ...end, result: 'stopped' } : end)];
     // The timer starts it soon; but only what it does here keeps a version that fails from the next node.
     if (failures[0] === '' && argv[0] === 'init')
       failures.push(failureOf(serviceName, await runUnit(serviceName, { clock, signal, ...systemd }), [exitByHand]));
@@ -100,5 +102,7 @@ Type=oneshot
 ExecStartPre=-/usr/sbin/restorecon -R ${home}
 ExecStart=${commandLine(command)}
 StandardOutput=file:${outputFile}
+# Until the pod knows how it has ended: another pod, or an administrator, may stop it.
+RemainAfterExit=yes
 TimeoutStartSec=10min
 `;

@@ -81,6 +81,16 @@ describe('a command of a pod', () => {
     expect([existsSync(ended), await leftUnits()]).toEqual([true, []]);
   });
 
+  it('is not done where another pod has ended it', async () => {
+    const [began, ended] = [join(directory, 'began'), join(directory, 'ended')];
+    await program(slowToEnd(began, ended));
+    const former = run(['init', 'host']);
+    await eventually(() => expect(existsSync(began)).toBe(true));
+    await program('exit 0');
+    expect(await run(['init', 'host'])).toMatchObject({ isDone: true });
+    expect(await former).toEqual({ isDone: false, output: expect.stringMatching(/ended with (stopped|signal) \(/) });
+  });
+
   it('of a pod that was killed ends before that of the next one begins', async () => {
     const [began, ended] = [join(directory, 'began'), join(directory, 'ended')];
     const former = 'kube-cert-recovery-from-pod-former.service';
