@@ -195,13 +195,13 @@ export async function replaceFile(file: FileToWrite, disk: Disk = realDisk): Pro
  * Reads a file that another program may have put there: never blocks (a FIFO has no end), never takes a device for a
  * file, and never fills the memory. Refusals are worded like system errors, so that the caller names the object as for
  * every other failure. Throws errors of the file system, EFBIG for a file of more than 4 MiB, and ENOTREG for anything
- * but a regular file.
+ * but a regular file. `flags`: of open(2), besides its own.
  */
-export async function readRegularFile(disk: Pick<Disk, 'readFile' | 'stat'>, path: string): Promise<Buffer> {
+export async function readRegularFile(disk: Pick<Disk, 'readFile' | 'stat'>, path: string, flags = 0): Promise<Buffer> {
   const stats = await disk.stat(path);
   if (!stats.isFile() && !stats.isDirectory()) throw refusal('ENOTREG', path);
   if (stats.size > bounds.file.most.bytes) throw refusal('EFBIG', path);
-  return onPath(path, () => disk.readFile(path, { flag: constants.O_RDONLY | constants.O_NONBLOCK }));
+  return onPath(path, () => disk.readFile(path, { flag: constants.O_RDONLY | constants.O_NONBLOCK | flags }));
 }
 
 function refusal(code: 'ENOTREG' | 'EFBIG', path: string): NodeJS.ErrnoException {

@@ -1,9 +1,10 @@
 // Serves the file of metrics that the runs of this machine write (metrics-file.ts), so that a pod can show them which may
 // read nothing else. It is ready while runs write it.
-import { statSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { constants, statSync } from 'node:fs';
 import type { Address } from '../address.ts';
 import type { Clock } from '../clock.ts';
+import { realDisk } from '../disk/disk.ts';
+import { readRegularFile } from '../disk/files.ts';
 import { durationText } from '../duration.ts';
 import { type CheckState, Health, keepServingHealth } from '../health.ts';
 import type { Log } from '../log.ts';
@@ -27,7 +28,9 @@ export async function exportMetricsFile({ file, address, secured, ...given }: Me
   const health = new Health();
   health.set('runs', () => judgeRuns(statSync(file, { throwIfNoEntry: false })?.mtime, given.clock.now()));
   const contentType = 'text/plain; version=0.0.4; charset=utf-8';
-  const metrics = { ...noMetrics, contentType, render: () => readFile(file, 'utf8') };
+  // The user of node_exporter may own the directory: no link there leads to a file of root's, which all may then read.
+  const render = async () => (await readRegularFile(realDisk, file, constants.O_NOFOLLOW)).toString();
+  const metrics = { ...noMetrics, contentType, render };
   const serving = { ...given, health, metrics };
   const servers = [
     await keepServingHealth({ ...serving, address }),
