@@ -151,6 +151,7 @@ export const fileFlags: Readonly<Record<ComponentName, Readonly<Record<string, F
     config: configuration,
     'config-dir': configuration,
     'boot-id-file': nothing,
+    'cloud-config': nothing, // up to 1.31
     'experimental-mounter-path': nothing,
     'image-credential-provider-bin-dir': nothing,
     'image-credential-provider-config': nothing,
