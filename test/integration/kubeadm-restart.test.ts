@@ -26,7 +26,7 @@ beforeAll(async () => {
   for (const name of names) start(name, [binaries.get(name) ?? '', ...(await machine.flagsOf(name))]);
   start('kubelet', machine.kubeletStub(binaries.get('kubectl') ?? ''));
   const scheduler = processes.get('kube-scheduler');
-  await eventually(() => expect(scheduler?.logTail(10_000)).toContain('Successfully acquired lease'));
+  await eventually(() => expect(scheduler?.logTail(10_000).toLowerCase()).toContain('successfully acquired lease'));
 });
 function start(name: string, command: readonly string[]): void {
   const logFile = join(machine.root, `${name}.log`);

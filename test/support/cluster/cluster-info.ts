@@ -1,4 +1,6 @@
 // What `kubeadm init` publishes for everybody, and the right to read it (cmd/kubeadm/app/phases/bootstraptoken/clusterinfo).
+import { toYaml } from '../../../lib/yaml.ts';
+
 const namespace = 'kube-public';
 const name = 'kubeadm:bootstrap-signer-clusterinfo';
 const rbac = 'rbac.authorization.k8s.io';
@@ -40,4 +42,4 @@ export const clusterInfoManifests = (server: string, ca: string): readonly strin
       roleRef: { apiGroup: rbac, kind: 'Role', name },
       subjects: [{ kind: 'User', name: 'system:anonymous' }],
     },
-  ].map((manifest) => `${JSON.stringify(manifest)}\n`);
+  ].map((manifest) => toYaml(manifest));

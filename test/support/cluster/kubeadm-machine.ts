@@ -180,10 +180,17 @@ export class KubeadmMachine implements AsyncDisposable {
 
   /** What counts of a kubelet: its name, its flag, and a Lease that it renews with the credential it has read. */
   kubeletStub(kubectl: string): readonly string[] {
+    // To kubectl of 1.31 what begins with a brace is JSON.
+    const lease = JSON.stringify({
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      metadata: { name: 'node1', namespace: 'kube-node-lease' },
+      spec: { holderIdentity: 'node1', renewTime: '%s' },
+    }).replaceAll('"', String.raw`\"`);
     const renew = `
       own=$(mktemp -p ${this.root}); cp "\${1#--kubeconfig=}" $own
       while sleep 0.5; do
-        printf "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: node1, namespace: kube-node-lease}, spec: {holderIdentity: node1, renewTime: %s}}" \
+        printf "${lease}" \
           "$(date -u +%Y-%m-%dT%H:%M:%S.%6NZ)" | ${kubectl} --kubeconfig=$own apply -f -
       done`;
     const command = `exec -a kubelet bash -c '${renew}' kubelet "$0"`;

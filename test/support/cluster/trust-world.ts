@@ -199,9 +199,11 @@ export class TrustWorld implements AsyncDisposable {
     return this.running.processes.get(name)?.log().length ?? 0;
   }
 
+  /** Versions begin the same line with a capital or not. */
   async says(name: string, text: string, begin = 0): Promise<void> {
     const process = this.running.processes.get(name);
-    await eventually(() => expect(process?.log().slice(begin).includes(text), process?.logTail(5)).toBe(true));
+    const said = (): boolean | undefined => process?.log().slice(begin).toLowerCase().includes(text.toLowerCase());
+    await eventually(() => expect(said(), process?.logTail(5)).toBe(true));
   }
 
   /**
