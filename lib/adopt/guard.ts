@@ -51,7 +51,7 @@ export function requireSameTrust(
 
 /** Valid certificates of a bundle that `other` lacks; an absent bundle is empty. */
 function validAndNotIn(bundle: Uint8Array | undefined, other: Uint8Array | undefined, now: Date): Certificate[] {
-  const [own, others] = [bundle, other].map((pem) => wholeCertificates(pem ?? new Uint8Array()));
+  const [own, others] = [bundle, other].map((pem) => wholeCertificates(pem));
   const prints = new Set(others?.map(({ facts }) => facts.fingerprint));
   return own?.filter(({ facts }) => facts.notAfter > now && !prints.has(facts.fingerprint)) ?? [];
 }

@@ -78,7 +78,7 @@ export async function asPresent(
 
 /** Accepts an expired certificate, and one without its key: its names and subject are still right. */
 export function leafOf(found: Pick<Material, 'entries'> | undefined): Certificate | undefined {
-  return wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array())[0];
+  return wholeCertificates(found?.entries[certificateKey])[0];
 }
 
 /** kubeadm's own group since 1.29 (constants.ClusterAdminsGroupAndClusterRoleBinding): its rights can be revoked. */
@@ -136,7 +136,7 @@ export async function controlPlaneNames({ connection, signal }: Api): Promise<re
 export async function servedNames(pkiDir: string): Promise<readonly string[]> {
   const path = join(pkiDir, 'apiserver.crt');
   const bytes = await readIfPresent(path, 'certificate');
-  return bytes === undefined ? [] : (wholeCertificates(bytes)[0]?.facts.hostnames ?? []);
+  return wholeCertificates(bytes)[0]?.facts.hostnames ?? [];
 }
 
 /** One list, each name once in its canonical spelling, without names that the inventory declares itself. */

@@ -120,8 +120,7 @@ export function liveSigners({ signers }: CaBundle, from: Ingredients): Certifica
 /** Returns a bundle's certificates; of a damaged one the whole, so that good trust is not lost with a torn block. */
 export function formerOf(bundle: CaBundle | ComposedBundle, from: Ingredients): Certificate[] {
   const whole = unlessInvalid(() => bundleCertificates(bundle, from));
-  const pem = from.material.get(bundle.name)?.entries[caBundleKey];
-  return whole ?? (pem === undefined ? [] : wholeCertificates(pem));
+  return whole ?? wholeCertificates(from.material.get(bundle.name)?.entries[caBundleKey]);
 }
 
 export function bundleCertificates({ name, location }: ResolvedArtefact, { material }: Ingredients): Certificate[] {

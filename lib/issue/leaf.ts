@@ -80,7 +80,7 @@ function subjectOf(
 ): Pick<ResolvedTarget, 'commonName' | 'organizations'> | undefined {
   const { name, keepsSubject } = target;
   const pem = keepsSubject === true ? material.get(name)?.entries[certificateKey] : undefined;
-  const [present] = pem === undefined ? [] : wholeCertificates(pem);
+  const [present] = wholeCertificates(pem);
   if (present === undefined || present.facts.isCa || present.facts.commonName === '') return undefined;
   const { commonName, organizations } = present.fields.subject;
   if (unfitness(target, { commonName, organizations }) !== undefined) return undefined;

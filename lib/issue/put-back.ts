@@ -27,7 +27,7 @@ export function putBack({ name, location }: Signer, from: Ingredients): Issued {
   if (key !== undefined && !keyMatches(copy, key)) {
     throw new RecoveryError('MaterialInvalid', `Cannot put back ${what}: its key does not belong to the copy`);
   }
-  const whole = damaged === undefined ? [] : wholeCertificates(damaged);
+  const whole = wholeCertificates(damaged);
   const others = whole.filter((one) => !isDamaged(one, whole) && !resembles(one, copy));
   const isOwn = (der: Buffer): boolean => resemblesDer(der, copy.x509.raw);
   const goes = (one: Certificate): boolean => isDamaged(one, whole);

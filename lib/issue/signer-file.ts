@@ -35,7 +35,7 @@ export function replaceInFile({ former, isOwn, made, goes }: Replacement): Buffe
       isPlaced = true;
       return change;
     }
-    const [other] = wholeCertificates(Buffer.from(encodePem({ label, der })));
+    const [other] = wholeCertificates(encodePem({ label, der }));
     return other !== undefined && (isSame(other, made) || goes(other)) ? 'removed' : 'kept';
   };
   const text = unlessInvalid(() => editPem(former, 'the file of a signer', changeOf));

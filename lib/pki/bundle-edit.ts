@@ -10,7 +10,7 @@ export function withCas(former: Uint8Array, cas: readonly Certificate[]): Buffer
   try {
     const changeOf = (block: PemBlock): BlockChange => {
       if (block.der.length === 0) return 'kept';
-      const [one] = wholeCertificates(Buffer.from(encodePem(block)));
+      const [one] = wholeCertificates(encodePem(block));
       return one !== undefined && left.delete(one.facts.fingerprint) ? 'kept' : 'removed';
     };
     const edited = editPem(former, 'file', changeOf, 'unread').toString('latin1');

@@ -171,7 +171,7 @@ export function leadingCertificate(pem: Uint8Array): Certificate | undefined {
   // Where a BEGIN line is damaged, there are dashes all the same.
   firstBlock.lastIndex = Math.max(text.indexOf('-----'), 0);
   const [block] = firstBlock.exec(text) ?? [];
-  return block === undefined ? undefined : wholeCertificates(Buffer.from(block))[0];
+  return wholeCertificates(block)[0];
 }
 
 /** Marks may have blanks after them, as Go reads them (encoding/pem). */
@@ -179,10 +179,12 @@ const wholeBlock = /^-----BEGIN CERTIFICATE-----[ \t]*$[^-]+^-----END CERTIFICAT
 
 /**
  * Returns the whole certificates of a damaged text, for a bundle that is rewritten and must not lose whole certificates
- * with the torn ones. Use parseCertificates for an undamaged text.
+ * with the torn ones; none where there is no text. Use parseCertificates for an undamaged text.
  */
-export function wholeCertificates(pem: Uint8Array): Certificate[] {
-  const text = Buffer.from(pem).toString('latin1').replaceAll('\r', '');
+export function wholeCertificates(pem: Uint8Array | string | undefined): Certificate[] {
+  const text = Buffer.from(pem ?? '')
+    .toString('latin1')
+    .replaceAll('\r', '');
   return [...text.matchAll(wholeBlock)]
     .slice(0, mostBlocks)
     .flatMap(([block]) => unlessInvalid(() => parseCertificates(Buffer.from(block), 'block')) ?? []);

@@ -12,7 +12,7 @@ export interface IssuedHere {
 
 /** `authorities`: PEM of the CAs of this machine. Undefined where none is whole: then nothing is known. */
 export function issuedHere(authorities: string | undefined): IssuedHere | undefined {
-  const ours = wholeCertificates(Buffer.from(authorities ?? ''));
+  const ours = wholeCertificates(authorities);
   if (ours.length === 0) return undefined;
   return {
     certificate(pem) {

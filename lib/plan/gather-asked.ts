@@ -68,7 +68,7 @@ async function usedBy(file: string, around: Pick<Asking, 'clock' | 'signal'>): P
   const client = clientCertificate?.cert ?? '';
   const used = { [`the certificate of ${url.host}`]: shown, [`the client certificate of ${file}`]: client };
   return Object.entries(used).flatMap(([what, pem]) => {
-    const [leaf, ...intermediates] = wholeCertificates(Buffer.from(pem));
+    const [leaf, ...intermediates] = wholeCertificates(pem);
     return leaf === undefined ? [] : [{ what, chain: [leaf, ...intermediates] as const }];
   });
 }

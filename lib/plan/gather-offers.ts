@@ -55,9 +55,8 @@ export function understandOffers(sources: Sources | undefined, around: Around): 
 function understood(name: string, offered: PairBytes, { resolved, facts, found, backups }: Around): OfferAnswer {
   const target = resolved.artefacts.find((one) => one.name === name);
   const issuer = target?.kind === 'target' ? target.issuer : undefined;
-  const certificatesOfEntry = (of: string) =>
-    wholeCertificates(found.get(of)?.entries[certificateKey] ?? new Uint8Array());
-  const [earlier] = wholeCertificates(backups.get(name)?.entries[certificateKey] ?? new Uint8Array());
+  const certificatesOfEntry = (of: string) => wholeCertificates(found.get(of)?.entries[certificateKey]);
+  const [earlier] = wholeCertificates(backups.get(name)?.entries[certificateKey]);
   try {
     return {
       offered: leafOfPair(offered, 'what it has'),

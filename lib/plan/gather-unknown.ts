@@ -118,7 +118,7 @@ function pairIn(found: Found | undefined): Certificate | undefined {
 }
 
 const held = (found: Pick<Found, 'entries'> | undefined, entry: string): readonly Certificate[] =>
-  wholeCertificates(found?.entries[entry] ?? new Uint8Array());
+  wholeCertificates(found?.entries[entry]);
 
 /**
  * Whether a known CA has signed the leaf, also through an intermediate of its file; or the leaf names the key of a

@@ -205,7 +205,7 @@ function relateOne(look: Look, { previous, readAt, whole, authorities }: Whole):
 function othersAuthorityEnds(artefact: ResolvedArtefact, { entries }: Found, whole: Whole['whole']): Date | undefined {
   if (artefact.kind !== 'target' || artefact.location.kind !== 'kubeconfig') return undefined;
   const [live] = whole.get(artefact.issuer ?? '') ?? [];
-  return othersEnd(wholeCertificates(entries[authorityKey] ?? Buffer.alloc(0)), live);
+  return othersEnd(wholeCertificates(entries[authorityKey]), live);
 }
 
 /**

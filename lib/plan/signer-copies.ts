@@ -117,7 +117,7 @@ async function lookFor(signer: Signer, { resolved, store, found, now }: CopySour
       const { [authorityKey]: authority, ...rest } = found.get(other.name)?.entries ?? {};
       return [
         { from: other.name, isIndependent: !isLeaf(other), all: wholeIn({ entries: rest }) },
-        { from: other.name, isIndependent: true, all: authority === undefined ? [] : wholeCertificates(authority) },
+        { from: other.name, isIndependent: true, all: wholeCertificates(authority) },
       ];
     }),
     { from: backupName, isIndependent: false, all: wholeIn(await readableBackup(signer, store)) },
@@ -136,10 +136,7 @@ async function lookFor(signer: Signer, { resolved, store, found, now }: CopySour
 
 /** All certificates of an artefact, in whichever entry. */
 const wholeIn = (found: Pick<Found, 'entries'> | undefined): readonly Certificate[] =>
-  [certificateKey, caBundleKey, authorityKey].flatMap((key) => {
-    const pem = found?.entries[key];
-    return pem === undefined ? [] : wholeCertificates(pem);
-  });
+  [certificateKey, caBundleKey, authorityKey].flatMap((key) => wholeCertificates(found?.entries[key]));
 
 // Evidence from the copies. A file that cannot be read, or whose own signature is wrong, is bad: then its former copy
 // is searched for. A readable file is taken for whole although a copy differs, because the damage may be the copy's,

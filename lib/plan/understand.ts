@@ -46,11 +46,9 @@ export function understand(artefact: ResolvedArtefact, found: Found): Understood
     return { facts: { state: 'broken', version, certificates: members, ...why, ...key, ...offer }, certificates };
   };
   const unreadable = (message: string, pem: Uint8Array | undefined): Understood =>
-    broken({ problem: 'unreadable', message }, pem && wholeCertificates(pem));
+    broken({ problem: 'unreadable', message }, wholeCertificates(pem));
   if (foreign !== undefined) {
-    const [whole] = [entries[certificateKey], entries[caBundleKey]].flatMap((pem) =>
-      pem ? [wholeCertificates(pem)] : [],
-    );
+    const whole = wholeCertificates(entries[certificateKey] ?? entries[caBundleKey]);
     return broken({ problem: 'foreign', message: foreign, isOtherDocument }, whole);
   }
   if (problem !== undefined) return unreadable(problem, entries[certificateKey]);
@@ -98,8 +96,7 @@ function offeredBy(artefact: ResolvedArtefact, { entries, annotations }: Found):
   if (kind !== 'external' || isFile(location) || !holdsBundles(location)) return {};
   const named = annotations[retiredAnnotation]?.split(/[\s,]+/) ?? [];
   const retired = named.flatMap((text) => parseFingerprint(text) ?? []);
-  if (contentIn(location) === 'bundle')
-    return { offer: { whole: wholeCertificates(entries[caBundleKey] ?? new Uint8Array()), retired } };
+  if (contentIn(location) === 'bundle') return { offer: { whole: wholeCertificates(entries[caBundleKey]), retired } };
   const { each, problems } = offeredByName(entries, locationText(location));
   return { offer: { whole: [...each.values()].flat(), retired, each, problems } };
 }
@@ -161,7 +158,7 @@ function externalCertificates(
   if (followedAs !== undefined) {
     // Read like client-go: a torn certificate next to a whole one does not count.
     const entry = location.kind === 'kubeconfig' ? authorityKey : caBundleKey;
-    const whole = wholeCertificates(entries[entry] ?? new Uint8Array());
+    const whole = wholeCertificates(entries[entry]);
     if (whole.length > 0 || location.kind === 'kubeconfig') return whole;
   }
   if (content === 'pair')

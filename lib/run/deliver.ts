@@ -104,7 +104,7 @@ function targetOf(name: string, { artefacts }: Resolved): ResolvedTarget | undef
 }
 
 const leafOf = (found: Found | undefined): Certificate | undefined =>
-  wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array())[0];
+  wholeCertificates(found?.entries[certificateKey])[0];
 
 function isWhole({ entries: { [certificateKey]: certificate, [privateKeyKey]: key } }: Found): boolean {
   if (certificate === undefined || key === undefined) return false;
@@ -127,5 +127,5 @@ async function authoritiesOf(
     if (isCode(err, 'MaterialInvalid')) return undefined;
     throw err;
   });
-  return wholeCertificates(found?.entries[certificateKey] ?? new Uint8Array());
+  return wholeCertificates(found?.entries[certificateKey]);
 }

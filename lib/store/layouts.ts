@@ -63,7 +63,7 @@ interface CertificateWrite {
 function requireNoKeyLost(location: DiskLocation, file: string, { key, parts, next }: CertificateWrite): void {
   const former = bytesOf(parts, key);
   const keys = keysIn(former);
-  if (next[key] === undefined || keys.length === 0 || wholeCertificates(former ?? Buffer.of()).length === 0) return;
+  if (next[key] === undefined || keys.length === 0 || wholeCertificates(former).length === 0) return;
   const present = keysIn(bytesOf(parts, privateKeyKey));
   const hasNewKey = keysIn(next[privateKeyKey]).some((one) => !present.includes(one));
   if (hasNewKey || keys.every((one) => present.includes(one))) return;

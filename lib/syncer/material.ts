@@ -68,7 +68,7 @@ function readOpaque(entries: Entries, what: string): MaterialFacts {
     return { warning: `it holds "${there}" without the other half of the pair` };
   } catch (err) {
     if (!isCode(err, 'MaterialInvalid')) throw err;
-    const whole = wholeCertificates(bundle ?? certificate ?? Buffer.alloc(0));
+    const whole = wholeCertificates(bundle ?? certificate);
     const validity = bundle === undefined ? whole.slice(0, 1) : whole;
     return { warning: problemOf(err, what), validity: validity.length > 0 ? validity.map(validityOf) : undefined };
   }

@@ -47,4 +47,4 @@ const serversIn = (kubeconfigs: AddressWitnesses['kubeconfigs']): readonly URL[]
 
 /** Returns addresses in the first certificate of a text; none where it cannot be read. */
 const addressesIn = (pem: string | undefined): readonly string[] =>
-  wholeCertificates(Buffer.from(pem ?? ''))[0]?.facts.hostnames.filter((name) => isIP(name) !== 0) ?? [];
+  wholeCertificates(pem)[0]?.facts.hostnames.filter((name) => isIP(name) !== 0) ?? [];

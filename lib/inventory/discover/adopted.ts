@@ -43,8 +43,8 @@ export interface KubeletTrust {
 
 /** Why the CA on this machine must not sign for the kubelet, as the last part of a sentence; undefined: it may. */
 export function signingProblem(trust: KubeletTrust): string | undefined {
-  const own = certificatesIn(trust.authority);
-  const clients = certificatesIn(trust.clientAuthorities);
+  const own = wholeCertificates(trust.authority);
+  const clients = wholeCertificates(trust.clientAuthorities);
   if (
     own.length > 0 &&
     clients.length > 0 &&
@@ -52,7 +52,7 @@ export function signingProblem(trust: KubeletTrust): string | undefined {
   ) {
     return 'the API server trusts no client of that CA any more';
   }
-  const [leaf] = certificatesIn(trust.served);
+  const [leaf] = wholeCertificates(trust.served);
   const known = authoritiesOfKubelet(trust) ?? own;
   if (leaf === undefined || known.length === 0 || known.some((one) => signatureMatches(leaf, one))) return undefined;
   return 'kubelet.conf knows the API server by that CA, which has not signed what it serves';
@@ -67,12 +67,10 @@ function authoritiesOfKubelet({
   if (kubeletKubeconfig === undefined) return undefined;
   const view = readKubeconfigView(kubeconfigFile, Buffer.from(kubeletKubeconfig), endpoints);
   if (!('authority' in view) || view.authority.kind === 'none') return undefined;
-  return view.authority.kind === 'file' ? [] : certificatesIn(view.authority.bytes?.toString('utf8'));
+  return view.authority.kind === 'file' ? [] : wholeCertificates(view.authority.bytes);
 }
 
 /** Whether two CAs have the same name and key: a renewal keeps both, and all certificates it has signed stay valid. */
 function isSameAuthority({ fields: one }: Certificate, { fields: other }: Certificate): boolean {
   return one.subject.der.equals(other.subject.der) && one.publicKeyInfo.equals(other.publicKeyInfo);
 }
-
-const certificatesIn = (pem = ''): readonly Certificate[] => wholeCertificates(Buffer.from(pem));

@@ -174,4 +174,5 @@ export function kubeconfigOf(yaml: string, known: KnownServers = {}): Kubeconfig
 }
 
 /** Returns the common name of the first certificate in a PEM text, whatever else is in it. */
-export const commonNameOf = (pem: Uint8Array): string | undefined => text(wholeCertificates(pem)[0]?.facts.commonName);
+export const commonNameOf = (pem: Uint8Array | string | undefined): string | undefined =>
+  text(wholeCertificates(pem)[0]?.facts.commonName);

@@ -34,7 +34,7 @@ const urlVariables = [
 export function decideEtcd({ environment = '', certificates, hostname }: EtcdFiles, given: Parameters): Parameters {
   const variable = (name: string): string | undefined =>
     new RegExp(`^\\s*(?:export\\s+)?${name}=["']?([^"'\\n]*?)["']?\\s*$`, 'm').exec(environment)?.[1];
-  const held = certificates.flatMap((pem) => wholeCertificates(Buffer.from(pem ?? '')).slice(0, 1));
+  const held = certificates.flatMap((pem) => wholeCertificates(pem).slice(0, 1));
   const names = [variable('ETCD_NAME'), ...held.map(({ facts }) => facts.commonName), hostname?.trim().toLowerCase()];
   const urls = urlVariables.flatMap((name) => (variable(name) ?? '').split(','));
   const hosts = [...urls.flatMap((url) => hostOf(url) ?? []), ...held.flatMap(({ facts }) => facts.hostnames)];

@@ -175,10 +175,9 @@ function named(text: string | undefined): readonly string[] {
  */
 function nodeNames({ files, kubelet }: KubeadmSight, etcd: Flags): readonly (string | undefined)[] {
   const { kubeletCertificate, kubeletKubeconfig, kubeletFlags = '', hostname, staticHostname } = files;
-  const [identity] = [
-    commonNameOf(Buffer.from(kubeletCertificate ?? '')),
-    kubeconfigOf(kubeletKubeconfig ?? '')?.commonName,
-  ].flatMap((name) => (name?.startsWith(nodePrefix) === true ? name.slice(nodePrefix.length) : []));
+  const [identity] = [commonNameOf(kubeletCertificate), kubeconfigOf(kubeletKubeconfig ?? '')?.commonName].flatMap(
+    (name) => (name?.startsWith(nodePrefix) === true ? name.slice(nodePrefix.length) : []),
+  );
   const flag = (name: string): string | undefined => kubelet?.get(name)?.at(-1) ?? flagInEnv(kubeletFlags, name);
   // kubeadm names the member of etcd after its node.
   const told = [flag('hostname-override'), etcd.get('name')];

@@ -81,7 +81,7 @@ interface HeldByKubeconfig {
 
 /** Returns none where the file is absent or holds none. */
 export async function certificatesIn(file: string, text: MachineFiles['text']): Promise<readonly Certificate[]> {
-  return wholeCertificates(Buffer.from((await text(file)) ?? ''));
+  return wholeCertificates(await text(file));
 }
 
 /** Undefined where the file is absent, broken or no kubeconfig, or another program maintains its credentials. */
@@ -98,5 +98,5 @@ export async function heldByKubeconfig(
 
 async function leafOf(source: Source, text: MachineFiles['text']): Promise<Certificate | undefined> {
   if (source.kind === 'file') return (await certificatesIn(source.file, text))[0];
-  return source.kind === 'data' ? wholeCertificates(source.bytes ?? Buffer.of())[0] : undefined;
+  return source.kind === 'data' ? wholeCertificates(source.bytes)[0] : undefined;
 }
