@@ -3,11 +3,14 @@
 import type { ComponentName } from '../components.ts';
 import type { Target } from './model.ts';
 
-/** The flag that names the public keys of tokens, once for each file. */
-interface TokenKeys {
+export interface FlagOf {
   readonly component: ComponentName;
   readonly flag: string;
 }
+
+/** A flag in messages: `etcd --cert-file`. */
+export const flagName = ({ component, flag }: { readonly component: string; readonly flag: string }): string =>
+  `${component} --${flag}`;
 
 /** The content of a file that a flag names. */
 export type FileRole =
@@ -21,8 +24,11 @@ export type FileRole =
   | { readonly holds: 'kubeconfig'; readonly isOptional?: true }
   /** A kubeconfig that leads to a webhook: its trust is its administrator's choice, and it may hold no certificate. */
   | { readonly holds: 'webhook' }
-  /** Keys of service accounts: a new one invalidates every token. `knownBy` names the public keys of a signing key. */
-  | { readonly holds: 'tokenKey'; readonly knownBy?: TokenKeys }
+  /**
+   * Keys of service accounts: a new one invalidates every token. `knownBy` names the public keys of a signing key, once
+   * for each file.
+   */
+  | { readonly holds: 'tokenKey'; readonly knownBy?: FlagOf }
   /** A document whose fields name further files (configurationFields). */
   | { readonly holds: 'configuration' }
   /** The key of a certificate that another flag names. */
@@ -34,6 +40,18 @@ export type FileRole =
   | { readonly holds: 'directory'; readonly pair: string }
   /** Nothing that expires: settings, tokens, a log, a socket. */
   | { readonly holds: 'nothing' };
+
+/** A file of this host that a flag of a component names. */
+export interface FileOfFlag extends FlagOf {
+  readonly role: FileRole;
+  readonly file: string;
+  /** The file of the key, for a certificate. */
+  readonly keyFile?: string;
+  /** The flag that names the key file; undefined where none does, and the key next to the certificate is read. */
+  readonly keyFlag?: string;
+  /** The signer of this inventory whose key has signed the present certificate; undefined: none of them. */
+  readonly issuer?: string | undefined;
+}
 
 const nothing = { holds: 'nothing' } as const;
 const bundle = { holds: 'bundle' } as const;

@@ -1,24 +1,10 @@
 // Entries for files that flags of the components name and the inventory does not list, and for settings that could not be
 // followed to the files they name. Pure.
 import type { ComponentName } from '../components.ts';
-import type { FileRole } from './file-flags.ts';
+import type { FileOfFlag } from './file-flags.ts';
 import type { Artefact, Location } from './model.ts';
 import { filesOf, isFile } from './places.ts';
 import { withKeysOfFlags, withSharedFiles } from './keys-of-flags.ts';
-
-/** A file of this host that a flag of a component names. */
-export interface FileOfFlag {
-  readonly component: ComponentName;
-  readonly flag: string;
-  readonly role: FileRole;
-  readonly file: string;
-  /** The file of the key, for a certificate. */
-  readonly keyFile?: string;
-  /** The flag that names the key file; undefined where none does, and the key next to the certificate is read. */
-  readonly keyFlag?: string;
-  /** The signer of this inventory whose key has signed the present certificate; undefined: none of them. */
-  readonly issuer?: string | undefined;
-}
 
 const year = 365 * 24 * 3_600_000;
 /** kubeadm's lives (cmd/kubeadm/app/apis/kubeadm/v1beta4: CertificateValidityPeriod, CACertificateValidityPeriod). */

@@ -2,19 +2,9 @@
 // another key, and the key that signs tokens of service accounts. With another key its component does not start, or no
 // verifier accepts its signatures. Pure.
 import type { ComponentName } from '../components.ts';
-import type { FileRole } from './file-flags.ts';
+import type { FileOfFlag, FlagOf } from './file-flags.ts';
 import type { Artefact } from './model.ts';
 import { filesOf, isFile } from './places.ts';
-
-/** A file that a flag names, and for a certificate the file of its key with the flag that names it. */
-interface NamedFile {
-  readonly component: ComponentName;
-  readonly flag: string;
-  readonly role: FileRole;
-  readonly file: string;
-  readonly keyFile?: string;
-  readonly keyFlag?: string;
-}
 
 /** A key, the files of which one must hold its public key, and the wanted key. */
 interface NamedKey {
@@ -28,7 +18,7 @@ interface NamedKey {
 /** Returns the entries, and a key pair for each key of no entry. A signer gets the key that flags want of it. */
 export function withKeysOfFlags(
   entries: readonly Artefact[],
-  named: readonly NamedFile[],
+  named: readonly FileOfFlag[],
   unusedName: (base: string) => string,
 ): readonly Artefact[] {
   const keys = named.flatMap((one) => keyOf(one, named));
@@ -44,7 +34,7 @@ export function withKeysOfFlags(
   ];
 }
 
-function keyOf(one: NamedFile, named: readonly NamedFile[]): readonly NamedKey[] {
+function keyOf(one: FileOfFlag, named: readonly FileOfFlag[]): readonly NamedKey[] {
   const { component, flag, role, file, keyFile, keyFlag } = one;
   if (role.holds === 'tokenKey' && role.knownBy !== undefined) return [tokenKeyOf(one, role.knownBy, named)];
   if (keyFile === undefined || keyFlag === undefined) return [];
@@ -56,11 +46,7 @@ function keyOf(one: NamedFile, named: readonly NamedFile[]): readonly NamedKey[]
 }
 
 /** Returns the token key; where no flag here names its public keys, any key will do. */
-function tokenKeyOf(
-  { component, flag, file }: NamedFile,
-  knownBy: { readonly component: string; readonly flag: string },
-  named: readonly NamedFile[],
-): NamedKey {
+function tokenKeyOf({ component, flag, file }: FileOfFlag, knownBy: FlagOf, named: readonly FileOfFlag[]): NamedKey {
   const files = named.flatMap((one) =>
     one.component === knownBy.component && one.flag === knownBy.flag ? one.file : [],
   );
@@ -100,17 +86,12 @@ function pairOfKey({ component, keyFile, knownIn: [first, ...others], keyWanted 
   return pair;
 }
 
-interface NamedPair {
-  readonly file: string;
-  readonly keyFile?: string;
-}
-
 /**
  * Returns a target with the sharing of its files: flags may name the key of two certificates, two files for one key, or
  * certificate and key in one file. A new key would leave another certificate with the former one, or the
  * former key with the new certificate: then a renewal keeps the key.
  */
-export function withSharedFiles(artefact: Artefact, named: readonly NamedPair[]): Artefact {
+export function withSharedFiles(artefact: Artefact, named: readonly Pick<FileOfFlag, 'file' | 'keyFile'>[]): Artefact {
   if (artefact.kind !== 'target' || artefact.location.kind !== 'pemPair') return artefact;
   const { certFile, keyFile } = artefact.location;
   if (certFile === keyFile) return { ...artefact, location: { kind: 'combinedPem', file: certFile } };

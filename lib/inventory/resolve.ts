@@ -19,7 +19,8 @@ import type {
   Signer,
   Target,
 } from './model.ts';
-import { type FileOfFlag, type UnreadSettings, withFlagEntries, withUnreadEntries } from './flag-entries.ts';
+import { type FileOfFlag, flagName } from './file-flags.ts';
+import { type UnreadSettings, withFlagEntries, withUnreadEntries } from './flag-entries.ts';
 import { topologicalOrder } from './order.ts';
 import {
   allDirectories,
@@ -283,7 +284,7 @@ function flagsByFile(
 ): Readonly<Record<string, readonly string[]>> {
   const told = named
     .filter(({ component, file }) => reads[component]?.includes(file) !== false)
-    .map(({ component, flag, file }) => [file, `${component} --${flag}`] as const);
+    .map((one) => [one.file, flagName(one)] as const);
   return Object.fromEntries(
     [...Map.groupBy(told, ([file]) => file)].map(([file, all]) => [file, [...new Set(all.map(([, one]) => one))]]),
   );

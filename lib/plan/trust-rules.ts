@@ -1,6 +1,7 @@
 // Whether the peers of a certificate can verify it: its signer is in the bundle that they read, or in the file of CA
 // certificates that a flag names, and the holder of a kubeconfig knows its server. Pure.
 import { bareHost, isLoopbackHost } from '../address.ts';
+import { flagName } from '../inventory/file-flags.ts';
 import { unfitness } from '../inventory/fitness.ts';
 import { bundlesAbove } from '../inventory/order.ts';
 import { isFile, pathOf } from '../inventory/places.ts';
@@ -139,7 +140,7 @@ export function unknownToReaders(at: Case<External>): string | undefined {
   const flags = isFile(location) ? (resolved.flagsByFile?.[pathOf(location)] ?? []) : [];
   for (const target of resolved.artefacts) {
     if (target.kind !== 'target') continue;
-    const flag = target.knownBy?.map((one) => `${one.component} --${one.flag}`).find((one) => flags.includes(one));
+    const flag = target.knownBy?.map(flagName).find((one) => flags.includes(one));
     const signer = flag === undefined ? undefined : missingSigner(target, at);
     if (signer === undefined) continue;
     const issuer = resolved.artefacts.find(({ name }) => name === target.issuer);

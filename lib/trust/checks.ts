@@ -1,11 +1,12 @@
 // A relation on one machine: who presents which file there, who verifies it by which, and the answer at a time. Pure.
 import { bareHost } from '../address.ts';
+import { flagName, type FlagOf } from '../inventory/file-flags.ts';
 import type { Certificate } from '../pki/certificate.ts';
 import { rootRefusal, signatureMatches, verifyChain } from '../pki/verify.ts';
 import { type RelationCheck, type RuleOf, timeless } from './check.ts';
 import { isOfMachine, namesMet, sniFor } from './met-names.ts';
 import { pairChecks, signerKeyChecks, tokenKeyCheck } from './key-checks.ts';
-import { type Direction, type FlagOf, publishedText, type Relation } from './relations.ts';
+import { type Direction, publishedText, type Relation } from './relations.ts';
 import {
   type TrustJudgement,
   certificatesAt,
@@ -13,7 +14,6 @@ import {
   type Chain,
   fails,
   fileNamed,
-  flagName,
   type Sought,
   held,
   isElsewhere,

@@ -12,9 +12,9 @@ import { readerBelow } from '../inventory/discover/machine-files.ts';
 import { addressesHere } from '../inventory/discover/machine-addresses.ts';
 import type { SettingsHere } from '../inventory/discover/named-files.ts';
 import { settingsHere } from '../inventory/discover/settings-here.ts';
-import type { FileOfFlag } from '../inventory/flag-entries.ts';
+import { type FileOfFlag, flagName } from '../inventory/file-flags.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import { flagName, type FileHere, type KubeconfigHere, type TrustFacts } from './trust-facts.ts';
+import { type FileHere, type KubeconfigHere, type TrustFacts } from './trust-facts.ts';
 
 export interface TrustPlace {
   readonly kubernetesDir: string;
@@ -22,7 +22,6 @@ export interface TrustPlace {
   /** Place on this machine of a path that a flag names. */
   readonly moved: (path: string) => string;
   readonly without?: ReadonlySet<string>;
-  readonly addresses?: typeof addressesHere;
   /** Where certificates, keys and kubeconfigs lie; settings are always this machine's. Default: there, too. */
   readonly disk?: Disk | undefined;
 }
@@ -34,14 +33,7 @@ export interface GatheredTrust {
 }
 
 export async function gatherTrust(place: TrustPlace): Promise<GatheredTrust> {
-  const {
-    kubernetesDir,
-    kubeletDir,
-    moved,
-    without = new Set<string>(),
-    addresses = addressesHere,
-    disk = realDisk,
-  } = place;
+  const { kubernetesDir, kubeletDir, moved, without = new Set<string>(), disk = realDisk } = place;
   const machine = readerBelow('/');
   const { pods, settings: told } = await settingsHere(
     { kubernetesDir, kubeletDir, root: '/', added: 'counted' },
@@ -72,7 +64,7 @@ export async function gatherTrust(place: TrustPlace): Promise<GatheredTrust> {
     for (const source of [reading.certificate, reading.key, reading.authority])
       if (source.kind === 'file') await read(source.file);
   }
-  const own = Object.values(addresses()).flat();
+  const own = Object.values(addressesHere()).flat();
   const doubts = doubtsOf(pods.unread, settings);
   const facts = { settings, doubts, kubeconfigs, files, moved, own, without, servers: [], bundles: [] };
   const notes = [...machine.unread, ...pods.notes, ...unreadSettings(settings).map(({ message }) => message)];

@@ -3,10 +3,9 @@
 import type { KeyObject } from 'node:crypto';
 import { componentNames } from '../components.ts';
 import { filesOfFlags } from '../inventory/discover/files-of-flags.ts';
-import { fileFlags } from '../inventory/file-flags.ts';
+import { fileFlags, flagName, type FlagOf } from '../inventory/file-flags.ts';
 import { keyMatches, publicKeyMatches } from '../pki/key.ts';
 import { type RelationCheck, type RuleOf, timeless } from './check.ts';
-import type { FlagOf } from './relations.ts';
 import {
   type TrustJudgement,
   certificatesAt,
@@ -16,7 +15,6 @@ import {
   fails,
   fileNamed,
   filesNamed,
-  flagName,
   type Sought,
   held,
   keyAt,

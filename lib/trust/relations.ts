@@ -1,13 +1,8 @@
 // The relations of trust of a control plane, in one table: which credential must verify against which trust, and what
 // breaks where it does not. From the tables of "Operating kube-apiserver Without Hiccups" (KubeCon Europe 2019), and
 // from the flags of Kubernetes 1.35 and etcd 3.6. docs/trust.md shows the same table. Pure.
-import type { ComponentName } from '../components.ts';
+import { flagName, type FlagOf } from '../inventory/file-flags.ts';
 import { clusterInfoKey, clusterInfoName } from '../kube/cluster-info.ts';
-
-export interface FlagOf {
-  readonly component: ComponentName;
-  readonly flag: string;
-}
 
 export type Usage = 'clientAuth' | 'serverAuth';
 
@@ -256,8 +251,6 @@ export const bundleKinds = {
   },
 } as const;
 
-const flagText = ({ component, flag }: FlagOf): string => `${component} --${flag}`;
-
 /** An entry of a ConfigMap, for people, and by its content in TrustFacts. */
 export const publishedText = ({ namespace, name }: PublishedTrust, key: string): string =>
   `ConfigMap "${namespace}/${name}" ${key}`;
@@ -273,19 +266,19 @@ export function sidesOf({ rule, published }: Relation): {
 }
 
 function sidesOfRule(rule: Rule): ReturnType<typeof sidesOf> {
-  const different = (flags: readonly FlagOf[]): readonly string[] => [...new Set(flags.map(flagText))];
+  const different = (flags: readonly FlagOf[]): readonly string[] => [...new Set(flags.map(flagName))];
   switch (rule.kind) {
     case 'certificate':
-      return { credential: [flagText(rule.credential)], trust: different(rule.directions.map(({ trust }) => trust)) };
+      return { credential: [flagName(rule.credential)], trust: different(rule.directions.map(({ trust }) => trust)) };
     case 'issued':
-      return { credential: different(rule.credential), trust: [flagText(rule.direction.trust)] };
+      return { credential: different(rule.credential), trust: [flagName(rule.direction.trust)] };
     case 'kubeconfigClient':
-      return { credential: ['client certificate of each kubeconfig'], trust: [flagText(rule.direction.trust)] };
+      return { credential: ['client certificate of each kubeconfig'], trust: [flagName(rule.direction.trust)] };
     case 'kubeconfigServer':
-      return { credential: [flagText(rule.credential)], trust: ['CA of each kubeconfig'] };
+      return { credential: [flagName(rule.credential)], trust: ['CA of each kubeconfig'] };
     case 'tokenKey':
     case 'signerKeys':
-      return { credential: [flagText(rule.credential)], trust: [flagText(rule.trust)] };
+      return { credential: [flagName(rule.credential)], trust: [flagName(rule.trust)] };
     case 'pairs':
       return { credential: ['every certificate'], trust: ['its own key'] };
   }

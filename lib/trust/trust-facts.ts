@@ -6,10 +6,10 @@ import { errorText, isCode } from '../errors.ts';
 import type { KubeconfigReading, KubeconfigView, Source } from '../kubeconfig/document.ts';
 import { hostPlaceOf } from '../inventory/discover/component-settings.ts';
 import type { SettingsHere } from '../inventory/discover/named-files.ts';
-import { fileFlags } from '../inventory/file-flags.ts';
+import { fileFlags, flagName, type FlagOf } from '../inventory/file-flags.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { parsePrivateKey } from '../pki/key.ts';
-import type { bundleKinds, FlagOf, Relation } from './relations.ts';
+import type { bundleKinds, Relation } from './relations.ts';
 
 /** `unread`: why, as the last part of a sentence. */
 export type FileHere =
@@ -94,8 +94,6 @@ interface NamedFile extends Side {
   readonly file: string;
 }
 
-export const flagName = ({ component, flag }: FlagOf): string => `${component} --${flag}`;
-
 /** Returns values of a flag that count: the last one, except for flags that make a list (pflag). */
 export function valuesOf({ settings }: Pick<TrustFacts, 'settings'>, { component, flag }: FlagOf): readonly string[] {
   const all = settings[component]?.values.get(flag) ?? [];
@@ -158,16 +156,16 @@ export type Chain = readonly [Certificate, ...Certificate[]];
 const asCertificates = (bytes: Uint8Array, file: string): Chain =>
   parseCertificates(bytes, quoted(file), 'skipped') as unknown as Chain; // at least one
 
-/** Returns certificates of a file in their order. */
-export const certificatesAt = (facts: TrustFacts, file: string): Sought<Chain> =>
-  parsed(bytesIn(facts, file), (bytes) => asCertificates(bytes, file));
-
-export const keyAt = (facts: TrustFacts, file: string): Sought<KeyObject> =>
-  parsed(bytesIn(facts, file), (bytes) => parsePrivateKey(bytes, `"${file}"`));
-
 /** Applies `parse` to the content of a file; it may throw MaterialInvalid. */
 export const contentAt = <T>(facts: TrustFacts, file: string, parse: (bytes: Uint8Array) => T): Sought<T> =>
   parsed(bytesIn(facts, file), parse);
+
+/** Returns certificates of a file in their order. */
+export const certificatesAt = (facts: TrustFacts, file: string): Sought<Chain> =>
+  contentAt(facts, file, (bytes) => asCertificates(bytes, file));
+
+export const keyAt = (facts: TrustFacts, file: string): Sought<KeyObject> =>
+  contentAt(facts, file, (bytes) => parsePrivateKey(bytes, `"${file}"`));
 
 /** Returns certificates that a kubeconfig holds or names. */
 export function certificatesOfSource(facts: TrustFacts, source: Source, file: string): Sought<Chain> {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { fileFlags } from '../../lib/inventory/file-flags.ts';
+import { fileFlags, type FileOfFlag } from '../../lib/inventory/file-flags.ts';
 import type { Artefact } from '../../lib/inventory/model.ts';
-import { type FileOfFlag, withFlagEntries } from '../../lib/inventory/flag-entries.ts';
+import { withFlagEntries } from '../../lib/inventory/flag-entries.ts';
 
 const named = (component: FileOfFlag['component'], flag: string, file: string): FileOfFlag => {
   const role = fileFlags[component][flag];

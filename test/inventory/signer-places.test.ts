@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { signerChoices, signingPlace } from '../../lib/inventory/discover/signer-places.ts';
-import { fileFlags } from '../../lib/inventory/file-flags.ts';
-import type { FileOfFlag } from '../../lib/inventory/flag-entries.ts';
+import { fileFlags, type FileOfFlag } from '../../lib/inventory/file-flags.ts';
 
 const by = (flag: string) => ({ component: 'kube-controller-manager', flag }) as const;
 const declared = {

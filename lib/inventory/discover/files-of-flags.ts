@@ -4,8 +4,8 @@ import { posix } from 'node:path';
 import { componentNames } from '../../components.ts';
 import type { Certificate } from '../../pki/certificate.ts';
 import { signatureMatches } from '../../pki/verify.ts';
-import { fileFlags, type FileRole } from '../file-flags.ts';
-import type { FileOfFlag, UnreadSettings } from '../flag-entries.ts';
+import { fileFlags, type FileOfFlag, type FileRole, flagName } from '../file-flags.ts';
+import type { UnreadSettings } from '../flag-entries.ts';
 import type { Artefact } from '../model.ts';
 import { certificatesIn, heldByKubeconfig, type MachineFiles } from './machine-files.ts';
 import { type ComponentSettings, hostPathOf, hostPlaceOf, type ValuesByFlag } from './component-settings.ts';
@@ -100,7 +100,7 @@ export function unreadSettings(settings: SettingsHere): readonly UnreadSettings[
           // A component remakes the files in a directory of its own when its pod starts.
           if (place?.unknown === undefined || (role.holds === 'directory' && place.isInPod === true)) return [];
           return [
-            `Cannot find the file of ${component} --${flag} on this machine: "${path}" ${place.unknown}; ` +
+            `Cannot find the file of ${flagName({ component, flag })} on this machine: "${path}" ${place.unknown}; ` +
               `name it by an absolute path of this host in "${here.source}"`,
           ];
         }),

@@ -2,7 +2,7 @@
 // name and the inventory does not list, and the servers of its kubeconfigs. Impure: it reads files, and nothing else.
 import { realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import type { FileOfFlag } from '../flag-entries.ts';
+import type { FileOfFlag } from '../file-flags.ts';
 import { allDirectories, allFiles, filesOf, isFile, pathHere, type PlacesHere } from '../places.ts';
 import type { Inventory } from '../model.ts';
 import { namedHere } from '../named-entries.ts';

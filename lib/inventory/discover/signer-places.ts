@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { signatureMatches } from '../../pki/verify.ts';
 import type { Certificate } from '../../pki/certificate.ts';
-import type { FileOfFlag } from '../flag-entries.ts';
+import type { FileOfFlag } from '../file-flags.ts';
 import { namedFileOf, pathHere, type PlacesHere } from '../places.ts';
 import type { Artefact, Inventory } from '../model.ts';
 import { certificatesIn, heldByKubeconfig, isOnMachine, type MachineFiles } from './machine-files.ts';
