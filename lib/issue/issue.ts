@@ -12,6 +12,7 @@ import type {
   Signer,
 } from '../inventory/model.ts';
 import { bundlesAbove } from '../inventory/order.ts';
+import { rotatedName } from '../inventory/rotated-name.ts';
 import { encodeBundle, joinBundles, mergeBundle } from '../pki/bundle.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import type { PrivateKey } from '../pki/key.ts';
@@ -132,9 +133,8 @@ interface SignerIssue {
 }
 
 /**
- * Makes a CA with a new name: two CAs of one name could not be distinguished by issuer. Its file holds only itself,
- * because kube-controller-manager refuses a --cluster-signing-cert-file with more than one certificate. Throws
- * SignFailed.
+ * Makes a CA with a new name. Its file holds only itself, because kube-controller-manager refuses a
+ * --cluster-signing-cert-file with more than one certificate. Throws SignFailed.
  */
 export async function issueSigner({ artefact, issuer, key, now }: SignerIssue): Promise<Issued> {
   if ((artefact.issuer === undefined) !== (issuer === undefined)) {
@@ -142,22 +142,12 @@ export async function issueSigner({ artefact, issuer, key, now }: SignerIssue): 
     throw new RecoveryError('SignFailed', `Cannot make signer "${artefact.name}": ${wanted}`);
   }
   const certificate = await signSigner({
-    commonName: signerName(artefact, now),
+    commonName: rotatedName(artefact, now),
     key: key.key,
     issuer,
     ...validityFrom(artefact.validity, now),
   });
   return pairOfEntries(artefact.location, [certificate], key);
-}
-
-/**
- * Returns `<namespace>_<secret>@<unix seconds>`, like library-go; on disk the artefact's name. A declared name has the
- * suffix `_`, like library-go's intermediate CAs (pkg/operator/certrotation/target.go, SignerRotation).
- */
-function signerName({ name, location, commonName }: Signer, now: Date): string {
-  const place = location.kind === 'secret' ? `${location.namespace}_${location.name}` : name;
-  const own = commonName === undefined ? place : `${commonName}_`;
-  return `${own}@${Math.floor(now.getTime() / 1000)}`;
 }
 
 /** Throws SignFailed when nothing valid is left. */

@@ -5,6 +5,7 @@
 import type { ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { bundlesFor, madeOf } from '../inventory/order.ts';
 import { filesOf, isFile, isMadeHere } from '../inventory/places.ts';
+import { isRotatedName, isRotatedNameOf } from '../inventory/rotated-name.ts';
 import { type CertificateFacts, madeAt } from '../pki/certificate.ts';
 import { locationText } from '../store/store.ts';
 import { defaultBackupDir } from '../well-known.ts';
@@ -74,17 +75,11 @@ function fromSibling(at: Faulty<Case<Signer>>, { fingerprint }: LastKnown): Verd
   return { ...renew({ ...at, fault: { ...fault, message } }, [], leaves, 'sibling'), holder: holder.name };
 }
 
-/**
- * Whether the CA was made by rotation: its name then has the time as its suffix, ours (issue.ts) and library-go's
- * (pkg/operator/certrotation/signer.go). Any other name, for example kubeadm's, came with an adoption or from an
- * administrator, and so did a CA that a CA beyond the inventory has signed.
- */
+/** Whether the CA was made by rotation: its name shows it, unless a CA beyond the inventory has signed it. */
 function isMadeByRotation({ issuer }: Signer, known: LastKnown): boolean {
   const isSignedByOthers = issuer === undefined && known.issuer !== undefined && known.issuer !== known.subject;
-  return madeByRotation.test(known.commonName ?? known.subject) && !isSignedByOthers;
+  return isRotatedName(known.commonName ?? known.subject) && !isSignedByOthers;
 }
-
-const madeByRotation = /@\d+$/;
 
 /**
  * Returns the last known CA of a signer: its own certificate where that can be used, or is known to be its own; the CA
@@ -94,7 +89,7 @@ function lastKnown({ artefact, fact, facts, resolved, now }: Case<Signer>): Last
   // The content of another signer, or a leaf of it, put here by mistake, proves nothing about this signer.
   const signers = resolved.artefacts.filter((one) => one.kind === 'signer');
   const isOfAnother = (one: CertificateFacts): boolean =>
-    signers.some((other) => other.name !== artefact.name && isOwnName(other, one));
+    signers.some((other) => other.name !== artefact.name && isRotatedNameOf(other, one.commonName));
   const authorities = [...facts.values()].flatMap(certificatesOf).filter(({ isCa }) => isCa);
   const signerOfLeaf = (one: CertificateFacts): CertificateFacts | undefined =>
     authorities.find(({ fingerprint }) => one.signedBy.includes(fingerprint));
@@ -107,12 +102,12 @@ function lastKnown({ artefact, fact, facts, resolved, now }: Case<Signer>): Last
   const isKnown = ({ fingerprint }: CertificateFacts): boolean =>
     leaf?.signedBy.includes(fingerprint) === true || inBundles.some((one) => one.fingerprint === fingerprint);
   const isUsable = fact.state === 'present' && own !== undefined && now < own.notAfter;
-  if (own !== undefined && (isUsable || isKnown(own) || isOwnName(artefact, own))) return own;
+  if (own !== undefined && (isUsable || isKnown(own) || isRotatedNameOf(artefact, own.commonName))) return own;
   const by = leaf && signerOfLeaf(leaf);
   if (by !== undefined) return by;
   // An expired leaf still names its issuer; while its CA is blocked it is not renewed.
   const byLeaf = leaf && { subject: leaf.issuer };
-  return inBundles.find((one) => isOwnName(artefact, one)) ?? inBundles[0] ?? own ?? byLeaf;
+  return inBundles.find((one) => isRotatedNameOf(artefact, one.commonName)) ?? inBundles[0] ?? own ?? byLeaf;
 }
 
 /** Whether a leaf of this signer, a bundle that must hold it, or a composition of these could not be read. */
@@ -152,7 +147,10 @@ function bundled(artefact: Signer, artefacts: readonly ResolvedArtefact[], facts
   ): readonly CertificateFacts[] => {
     const theirs = new Set(heldIn(beside).map(({ fingerprint }) => fingerprint));
     return heldIn(rows)
-      .filter((one) => one.isCa && !theirs.has(one.fingerprint) && !signers.some((other) => isOwnName(other, one)))
+      .filter(
+        (one) =>
+          one.isCa && !theirs.has(one.fingerprint) && !signers.some((other) => isRotatedNameOf(other, one.commonName)),
+      )
       .toSorted((a, b) => madeAt(b).getTime() - madeAt(a).getTime());
   };
   const names = new Set(others.map(({ name }) => name));
@@ -162,17 +160,6 @@ function bundled(artefact: Signer, artefacts: readonly ResolvedArtefact[], facts
   const isElsewhere = (one: ResolvedArtefact): boolean =>
     one.kind === 'external' || (one.kind === 'caBundle' && one.signers.every((name) => names.has(name)));
   return nearest.length > 0 ? nearest : left(madeOf(artefacts, bundles), artefacts.filter(isElsewhere));
-}
-
-/** Whether the CA has the name that rotation gives to this signer (issue.ts, signerName). */
-function isOwnName({ name, location, commonName }: Signer, known: CertificateFacts): boolean {
-  const place = location.kind === 'secret' ? `${location.namespace}_${location.name}` : name;
-  // A name without a time is nobody's own: kubeadm's CAs are called as their artefacts here.
-  const isByRotation = madeByRotation.test(known.commonName);
-  return (
-    isByRotation &&
-    known.commonName.replace(madeByRotation, '') === (commonName === undefined ? place : `${commonName}_`)
-  );
 }
 
 function wayBack({ artefact, resolved, facts }: Case<Signer>, { subject, fingerprint }: LastKnown): string {
