@@ -77,6 +77,12 @@ export const fileDirectories = (places: readonly Location[]): readonly string[] 
 export const isFileOfItsOwn = (place: Location, entry: string): boolean =>
   isFile(place) && filesOf(place).some((file) => file.entry === entry);
 
+/** The artefact in this kubeconfig. */
+export const inKubeconfig = <T extends Pick<Artefact, 'location'>>(
+  artefacts: readonly T[],
+  file: string | undefined,
+): T | undefined => artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === file);
+
 /** The path that identifies it. */
 export const pathOf = (place: DiskLocation): string => filesOf(place)[0]?.file ?? '';
 

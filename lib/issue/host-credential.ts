@@ -3,6 +3,7 @@
 // credential: a client certificate for some minutes replaces the administrator's.
 import { RecoveryError } from '../errors.ts';
 import type { Resolved, Signer } from '../inventory/model.ts';
+import { inKubeconfig } from '../inventory/places.ts';
 import { type Credentials, readKubeconfig } from '../kubeconfig/credentials.ts';
 import { backDatedMs } from '../pki/certificate.ts';
 import { generateKey } from '../pki/key.ts';
@@ -54,7 +55,7 @@ export async function issueHostCredentials(wanted: WantedHostCredential): Promis
 
 /** Returns the CA of that kubeconfig, where it is in this inventory. */
 export function signerOf(kubeconfig: string, { artefacts }: Pick<Resolved, 'artefacts'>): Signer | undefined {
-  const target = artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
+  const target = inKubeconfig(artefacts, kubeconfig);
   if (target?.kind !== 'target') return undefined;
   return artefacts.find((one): one is Signer => one.kind === 'signer' && one.name === target.issuer);
 }

@@ -3,7 +3,7 @@ import { RecoveryError } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { Signer } from '../inventory/model.ts';
 import { encodeBundle } from '../pki/bundle.ts';
-import { type Certificate, hasEnded, isSame, wholeCertificates } from '../pki/certificate.ts';
+import { type Certificate, distinct, hasEnded, isSame, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles, resemblesDer } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
 import { isSignedByKey } from '../pki/verify.ts';
@@ -67,5 +67,5 @@ function formerAuthorities(
   const candidates = holders.flatMap((all) =>
     all.filter((one) => one.facts.isCa && !hasEnded(one.facts, now) && !isDamaged(one, all) && !isSame(one, copy)),
   );
-  return candidates.filter((one, at) => candidates.findIndex((other) => isSame(one, other)) === at && isFormer(one));
+  return distinct(candidates).filter(isFormer);
 }

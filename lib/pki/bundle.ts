@@ -2,7 +2,7 @@
 // A signer's bundle is sorted by DER: the same set of certificates always gives the same bytes, whichever process
 // merges them and in whatever order they were found.
 import { RecoveryError } from '../errors.ts';
-import { type Certificate, hasEnded } from './certificate.ts';
+import { type Certificate, distinct, hasEnded } from './certificate.ts';
 import { isDamaged } from './damage.ts';
 
 export interface BundleParts {
@@ -47,7 +47,7 @@ const usable = (all: readonly Certificate[], now: Date): readonly Certificate[] 
  */
 function different(all: readonly Certificate[], now: Date): Certificate[] {
   if (!all.some(({ facts }) => now < facts.notAfter)) return [];
-  return [...new Map(all.map((certificate) => [certificate.facts.fingerprint, certificate])).values()];
+  return distinct(all);
 }
 
 /** Returns PEM of the certificates in the given order, a newline after each. */

@@ -86,6 +86,16 @@ export interface Certificate {
 /** Whether two certificates are equal to the byte. */
 export const isSame = (a: Certificate, b: Certificate): boolean => a.facts.fingerprint === b.facts.fingerprint;
 
+/** Each certificate once, in the order of first occurrence. */
+export function distinct(certificates: readonly Certificate[]): Certificate[] {
+  const seen = new Set<string>();
+  return certificates.filter(({ facts }) => seen.size < seen.add(facts.fingerprint).size);
+}
+
+/** Whether two CAs have the same name and key: a renewal keeps both, and all certificates it has signed stay valid. */
+export const isSameAuthority = ({ fields: one }: Certificate, { fields: other }: Certificate): boolean =>
+  one.subject.der.equals(other.subject.der) && one.publicKeyInfo.equals(other.publicKeyInfo);
+
 const usageNames = new Map<string, string>(Object.entries(usageOids).map(([name, oid]) => [oid, name]));
 const anyUsage = '2.5.29.37.0';
 

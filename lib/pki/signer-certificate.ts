@@ -1,6 +1,6 @@
 // The certificate of a signer among the certificates stored with its key. A former CA, the next one or the CA above may
 // precede or follow it. They are trust, and their order means nothing. Pure.
-import { type Certificate, leadingCertificate, parseCertificates } from './certificate.ts';
+import { type Certificate, isSameAuthority, leadingCertificate, parseCertificates } from './certificate.ts';
 import { keyMatches, usableKey } from './key.ts';
 import { unlessInvalid } from './pem.ts';
 import { isSuccessor, lastToEnd } from './successor.ts';
@@ -32,11 +32,11 @@ export function ownCertificate(pem: Uint8Array, keyPem: Uint8Array | undefined):
  */
 export function chainOf(own: Certificate, others: readonly Certificate[]): readonly Certificate[] {
   const chain: Certificate[] = [];
-  const isSameCa = ({ fields }: Certificate): boolean =>
-    fields.subject.der.equals(own.fields.subject.der) && fields.publicKeyInfo.equals(own.fields.publicKeyInfo);
   for (;;) {
     const next = others.find(
-      (one) => !chain.includes(one) && (isSameCa(one) || [own, ...chain].some((below) => signatureMatches(below, one))),
+      (one) =>
+        !chain.includes(one) &&
+        (isSameAuthority(one, own) || [own, ...chain].some((below) => signatureMatches(below, one))),
     );
     if (next === undefined) return chain;
     chain.push(next);

@@ -1,7 +1,7 @@
 // The successor of a CA: the same CA with a later notAfter, which replaces it wherever it is trusted. One rule for all
 // that take over a successor: a control-plane machine that finds it, a worker that receives it, the publication of
 // cluster-info. Pure: the time is an argument.
-import { type Certificate, isSame } from './certificate.ts';
+import { type Certificate, distinct } from './certificate.ts';
 import { extensionValues } from './tbs-certificate.ts';
 import { hasInsecureHash, isSignedByKey } from './verify.ts';
 
@@ -65,7 +65,7 @@ export function replaced(
 ): readonly Certificate[] | undefined {
   const next = held.map((one) => replacementOf(one) ?? one);
   if (next.every((one, at) => one === held[at])) return undefined;
-  return next.filter((one, at) => next.findIndex((other) => isSame(one, other)) === at);
+  return distinct(next);
 }
 
 /** `held` with `own` in place of each certificate whose successor it is. */

@@ -6,7 +6,7 @@
 // Pure.
 import { bounds } from '../bounds.ts';
 import type { External, ResolvedArtefact } from '../inventory/model.ts';
-import { type Certificate, hasEnded, isSame } from '../pki/certificate.ts';
+import { type Certificate, distinct, hasEnded, isSame } from '../pki/certificate.ts';
 import { isDamaged } from '../pki/damage.ts';
 import { verifyChain } from '../pki/verify.ts';
 import { locationText } from '../store/store.ts';
@@ -130,9 +130,6 @@ const nameOf = ({ facts: { subject, fingerprint } }: Certificate): string =>
   `"${subject}" (sha256 ${fingerprint.slice(0, 16)})`;
 
 const isIn = (all: readonly Certificate[], one: Certificate): boolean => all.some((other) => isSame(other, one));
-
-const distinct = (all: readonly Certificate[]): readonly Certificate[] =>
-  all.filter((one, at) => all.findIndex((other) => isSame(other, one)) === at);
 
 /** Whether it is a CA that has not expired. One that is valid later only can be trusted ahead of that. */
 const isUsable = ({ facts: { isCa, notAfter }, fields }: Certificate, now: Date): boolean =>

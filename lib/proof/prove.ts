@@ -6,7 +6,7 @@ import type { Address } from '../address.ts';
 import type { Clock } from '../clock.ts';
 import { type ErrorDetails, errorText, RecoveryError, systemCode } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
-import { fileOf, isFileOfItsOwn } from '../inventory/places.ts';
+import { fileOf, inKubeconfig, isFileOfItsOwn } from '../inventory/places.ts';
 import type { Proof, Reader, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { readLease } from '../kube/leases.ts';
@@ -247,21 +247,18 @@ const nodeLeases = 'kube-node-lease';
 
 /** Whether no Lease is declared and the identity is no node's. */
 function isWithoutLease(kubeconfig: string, { resolved }: Pick<HostProofs, 'resolved'>): boolean {
-  const artefact = artefactAt(kubeconfig, resolved);
+  const artefact = inKubeconfig(resolved.artefacts, kubeconfig);
   const name = artefact?.kind === 'target' ? artefact.commonName : undefined;
   if (artefact === undefined || name === undefined || name.startsWith(nodePrefix)) return false;
   return artefact.readers.every(({ proof }) => proof.kind === 'none');
 }
-
-const artefactAt = (kubeconfig: string, { artefacts }: Resolved): ResolvedArtefact | undefined =>
-  artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
 
 /** Lease that shows the use of a kubeconfig. Throws ProofFailed and the store's errors. */
 async function leaseOf(
   kubeconfig: string,
   { resolved, store, signal }: HostProofs,
 ): Promise<{ readonly artefact: ResolvedArtefact; readonly proof: Proof & { readonly kind: 'lease' } }> {
-  const artefact = artefactAt(kubeconfig, resolved);
+  const artefact = inKubeconfig(resolved.artefacts, kubeconfig);
   if (artefact !== undefined) {
     const declared = artefact.readers.flatMap(({ proof }) => (proof.kind === 'lease' ? [proof] : []))[0];
     if (declared !== undefined) return { artefact, proof: declared };

@@ -4,6 +4,7 @@
 import { isCode } from '../errors.ts';
 import { isStaticPod } from '../components.ts';
 import type { Artefact, Resolved, ResolvedArtefact } from '../inventory/model.ts';
+import { inKubeconfig } from '../inventory/places.ts';
 import { issueHostCredentials } from '../issue/host-credential.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { OtherClock } from '../plan/clock-rules.ts';
@@ -41,7 +42,7 @@ export function hostIdentity(store: Store, runtime: HostLook): HostIdentity | un
   const own = talkers(resolved);
   const component = own.find((one) => isStaticPod(one.name)) ?? own[0];
   const kubeconfig = component && ownKubeconfig(component);
-  const artefact = resolved.artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubeconfig);
+  const artefact = inKubeconfig(resolved.artefacts, kubeconfig);
   // Without the key of the CA a host has no identity of its own.
   if (kubeconfig === undefined || artefact?.kind === 'external') return undefined;
   const asHost: AsHost = async (work) => {
@@ -67,7 +68,7 @@ const talkers = (resolved: Resolved): readonly Component[] =>
  */
 export async function nodeNameHere(store: Store, { resolved, hostName, signal }: HostLook): Promise<string> {
   const kubelet = talkers(resolved).find(({ name }) => name === 'kubelet');
-  const artefact = resolved.artefacts.find(({ location: at }) => at.kind === 'kubeconfig' && at.file === kubelet?.file);
+  const artefact = inKubeconfig(resolved.artefacts, kubelet?.file);
   return (artefact && (await nodeNameIn(artefact, { store, signal }))) ?? hostName;
 }
 

@@ -1,7 +1,7 @@
 // A relation on one machine: who presents which file there, who verifies it by which, and the answer at a time. Pure.
 import { bareHost } from '../address.ts';
 import { flagName, type FlagOf } from '../inventory/file-flags.ts';
-import type { Certificate } from '../pki/certificate.ts';
+import { type Certificate, isSameAuthority } from '../pki/certificate.ts';
 import { rootRefusal, signatureMatches, verifyChain } from '../pki/verify.ts';
 import { type RelationCheck, type RuleOf, timeless } from './check.ts';
 import { isOfMachine, namesMet, sniFor } from './met-names.ts';
@@ -211,10 +211,7 @@ function issuedCheck({ credential: flags, direction }: RuleOf<'issued'>, facts: 
   if (chain === undefined) return timeless(own, trust, unreadable);
   if (roots === undefined) return timeless(own, trust, none);
   const [signer] = chain;
-  const same = roots.filter(
-    ({ fields }) =>
-      fields.subject.der.equals(signer.fields.subject.der) && fields.publicKeyInfo.equals(signer.fields.publicKeyInfo),
-  );
+  const same = roots.filter((root) => isSameAuthority(root, signer));
   const answer = (at: Date): TrustJudgement => {
     const [usage] = direction.usages;
     const refusals = same.map((root) => rootRefusal(root, { at, usage }));

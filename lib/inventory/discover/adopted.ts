@@ -7,7 +7,7 @@
 // server still trusts that CA, and while the kubelet trusts the API server's certificate; else a certificate that looks
 // valid would keep the kubelet from requesting a good one with its bootstrap kubeconfig.
 import { readKubeconfigView } from '../../kubeconfig/document.ts';
-import { type Certificate, wholeCertificates } from '../../pki/certificate.ts';
+import { type Certificate, isSameAuthority, wholeCertificates } from '../../pki/certificate.ts';
 import { signatureMatches } from '../../pki/verify.ts';
 import type { Endpoints } from '../model.ts';
 import { containersOf, flagsOf } from './documents.ts';
@@ -68,9 +68,4 @@ function authoritiesOfKubelet({
   const view = readKubeconfigView(kubeconfigFile, Buffer.from(kubeletKubeconfig), endpoints);
   if (!('authority' in view) || view.authority.kind === 'none') return undefined;
   return view.authority.kind === 'file' ? [] : wholeCertificates(view.authority.bytes);
-}
-
-/** Whether two CAs have the same name and key: a renewal keeps both, and all certificates it has signed stay valid. */
-function isSameAuthority({ fields: one }: Certificate, { fields: other }: Certificate): boolean {
-  return one.subject.der.equals(other.subject.der) && one.publicKeyInfo.equals(other.publicKeyInfo);
 }
