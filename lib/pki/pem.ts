@@ -39,15 +39,21 @@ export const unreadable =
   (problem: string): RecoveryError =>
     new RecoveryError('MaterialInvalid', `Cannot read ${subject}: ${problem}`);
 
-/** Result of `read`; undefined where the bytes cannot be used (MaterialInvalid). */
-export function unlessInvalid<T>(read: () => T): T | undefined {
+type ValueOrProblem<T> =
+  { readonly value: T; readonly problem?: undefined } | { readonly problem: string; readonly value?: undefined };
+
+/** Result of `read`, or why the bytes cannot be used (MaterialInvalid). Other errors are faults, and thrown. */
+export function valueOrProblem<T>(read: () => T): ValueOrProblem<T> {
   try {
-    return read();
+    return { value: read() };
   } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return undefined;
+    if (isCode(err, 'MaterialInvalid')) return { problem: err.message };
     throw err;
   }
 }
+
+/** Result of `read`; undefined where the bytes cannot be used. */
+export const unlessInvalid = <T>(read: () => T): T | undefined => valueOrProblem(read).value;
 
 export const mostBlocks = bounds.pem.most.blocks;
 

@@ -1,6 +1,6 @@
 // Bundles by the name of an image registry, read entry by entry: one that cannot be used takes no other with it. Pure.
 import { bounds } from '../bounds.ts';
-import { isCode } from '../errors.ts';
+import { valueOrProblem } from '../pki/pem.ts';
 import { type Certificate, parseCertificates, wholeCertificates } from '../pki/certificate.ts';
 import { registryOf } from '../image-registries.ts';
 import type { Entries } from '../store/store.ts';
@@ -29,12 +29,8 @@ export function bundlesByName(
       continue;
     }
     if (each.size >= most && !each.has(name)) return { each, problems: [...problems, `${what} has more than ${most}`] };
-    try {
-      parseCertificates(pem, `${what} ${name}`);
-    } catch (err) {
-      if (!isCode(err, 'MaterialInvalid')) throw err;
-      problems.push(err.message);
-    }
+    const { problem } = valueOrProblem(() => parseCertificates(pem, `${what} ${name}`));
+    if (problem !== undefined) problems.push(problem);
     each.set(name, [...(each.get(name) ?? []), ...wholeCertificates(pem)]);
   }
   return { each, problems };

@@ -4,6 +4,7 @@
 import type { PairDelivery } from '../config/management-settings.ts';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { isCode, RecoveryError, errorText } from '../errors.ts';
+import { unlessInvalid } from '../pki/pem.ts';
 import { RunState } from '../host/state.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { Resolved, ResolvedTarget } from '../inventory/model.ts';
@@ -108,12 +109,7 @@ const leafOf = (found: Found | undefined): Certificate | undefined =>
 
 function isWhole({ entries: { [certificateKey]: certificate, [privateKeyKey]: key } }: Found): boolean {
   if (certificate === undefined || key === undefined) return false;
-  try {
-    leafOfPair({ certificate, key }, 'pair');
-    return true;
-  } catch {
-    return false;
-  }
+  return unlessInvalid(() => leafOfPair({ certificate, key }, 'pair')) !== undefined;
 }
 
 /** The CA of the target, as far as it is on this machine. An unparsable CA counts as absent. */

@@ -15,6 +15,7 @@ import { systemClock } from '../clock.ts';
 import { attempt, type Disk, hintOf, onPath, realDisk, together, unlessAbsent } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
+import { unlessInvalid } from '../pki/pem.ts';
 import type { DiskLocation, Endpoints, Location } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { BackupDirectory, type Files, type Owners } from './backup-directory.ts';
@@ -263,11 +264,7 @@ function canBeUnderstood(location: DiskLocation, layout: Layout, files: Files): 
   const understood = layout.understand(keptParts(files));
   const pem = understood?.entries[certificateEntry(location)];
   if (understood?.problem !== undefined || understood?.foreign !== undefined || pem === undefined) return false;
-  try {
-    return parseCertificates(pem, 'backup', 'skipped').length > 0;
-  } catch {
-    return false;
-  }
+  return unlessInvalid(() => parseCertificates(pem, 'backup', 'skipped')) !== undefined;
 }
 
 /** The entry whose certificate determines how long an artefact is valid. */

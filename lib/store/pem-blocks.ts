@@ -1,7 +1,7 @@
 // The blocks of PEM files: certificates as one entry, keys as another, and all foreign blocks beside them, which stay
 // where they are. Pure.
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
-import { encodePem, type PemBlock, readPem } from '../pki/pem.ts';
+import { encodePem, type PemBlock, readPem, unlessInvalid } from '../pki/pem.ts';
 import type { Entries } from './store.ts';
 
 const isKey = ({ label }: PemBlock): boolean => label.endsWith('PRIVATE KEY');
@@ -52,13 +52,8 @@ const othersIn = (file: Uint8Array | undefined): Buffer[] =>
     .filter((block) => !isKey(block) && !isCertificate(block))
     .map((block) => Buffer.from(encodePem(block)));
 
-function blocksOf(bytes: Uint8Array | undefined): PemBlock[] {
-  try {
-    return bytes === undefined ? [] : readPem(bytes, 'file');
-  } catch {
-    return [];
-  }
-}
+const blocksOf = (bytes: Uint8Array | undefined): PemBlock[] =>
+  (bytes && unlessInvalid(() => readPem(bytes, 'file'))) ?? [];
 
 function joined(pieces: readonly Uint8Array[]): Buffer {
   const newline = Buffer.from('\n');

@@ -3,6 +3,7 @@
 // the lock of this host.
 import { attempt } from '../disk/disk.ts';
 import { isCode, RecoveryError } from '../errors.ts';
+import { unlessInvalid, valueOrProblem } from '../pki/pem.ts';
 import type { Artefact, DiskLocation } from '../inventory/model.ts';
 import { parseCertificates } from '../pki/certificate.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
@@ -163,19 +164,9 @@ export async function readPresentEnd(
 function endOf(entries: Entries, location: DiskLocation): Date | undefined {
   const pem = entries[certificateEntry(location)];
   if (pem === undefined) return undefined;
-  const { value = [] } = valueOrProblem(() => parseCertificates(pem, locationText(location), 'skipped'));
-  const ends = ownFirst(value, entries[privateKeyKey])
+  const all = unlessInvalid(() => parseCertificates(pem, locationText(location), 'skipped')) ?? [];
+  const ends = ownFirst(all, entries[privateKeyKey])
     .map(({ facts }) => facts.notAfter)
     .slice(0, isFileOfItsOwn(location, caBundleKey) ? undefined : 1);
   return ends.toSorted((a, b) => a.getTime() - b.getTime())[0];
-}
-
-/** The value, or the message of MaterialInvalid. */
-function valueOrProblem<T>(call: () => T): { readonly value?: T; readonly problem?: string } {
-  try {
-    return { value: call() };
-  } catch (err) {
-    if (!isCode(err, 'MaterialInvalid')) throw err;
-    return { problem: err.message };
-  }
 }

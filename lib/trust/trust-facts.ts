@@ -2,13 +2,13 @@
 // look-up gives its value, or why there is none. Pure.
 import type { KeyObject } from 'node:crypto';
 import type { ComponentName } from '../components.ts';
-import { errorText, isCode } from '../errors.ts';
 import type { KubeconfigReading, KubeconfigView, Source } from '../kubeconfig/document.ts';
 import { hostPlaceOf } from '../inventory/discover/component-settings.ts';
 import type { SettingsHere } from '../inventory/discover/named-files.ts';
 import { fileFlags, flagName, type FlagOf } from '../inventory/file-flags.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { parsePrivateKey } from '../pki/key.ts';
+import { valueOrProblem } from '../pki/pem.ts';
 import type { bundleKinds, Relation } from './relations.ts';
 
 /** `unread`: why, as the last part of a sentence. */
@@ -143,12 +143,9 @@ function bytesIn({ files }: TrustFacts, file: string): Sought<Uint8Array> {
 /** Content that a component refuses breaks the relation; content that cannot be read here may be sound. */
 function parsed<T>(bytes: Sought<Uint8Array>, parse: (bytes: Uint8Array) => T): Sought<T> {
   if (bytes.value === undefined) return bytes;
-  try {
-    return { value: parse(bytes.value) };
-  } catch (err) {
-    if (isCode(err, 'MaterialInvalid')) return { lack: fails(errorText(err)) };
-    throw err;
-  }
+  const { value: content } = bytes;
+  const { value, problem } = valueOrProblem(() => parse(content));
+  return problem === undefined ? { value } : { lack: fails(problem) };
 }
 
 export type Chain = readonly [Certificate, ...Certificate[]];
