@@ -5,11 +5,9 @@ import { RecoveryError } from '../errors.ts';
 import type { Resolved, Signer } from '../inventory/model.ts';
 import { inKubeconfig } from '../inventory/places.ts';
 import { type Credentials, readKubeconfig } from '../kubeconfig/credentials.ts';
-import { backDatedMs } from '../pki/certificate.ts';
-import { generateKey } from '../pki/key.ts';
-import { signLeaf } from '../pki/sign.ts';
 import type { Store } from '../store/store.ts';
 import { hostsGroup, hostUser } from '../well-known.ts';
+import { makeClientPair } from './client-pair.ts';
 import { readAuthority } from './ingredients.ts';
 
 interface WantedHostCredential {
@@ -37,19 +35,8 @@ export async function issueHostCredentials(wanted: WantedHostCredential): Promis
   }
   const { server, serverName, ca } = await readKubeconfig(kubeconfig);
   const issuer = readAuthority(signer.location, material.entries);
-  const key = await generateKey({ name: 'ECDSA', curve: 'P-256' });
-  const certificate = await signLeaf({
-    issuer,
-    key: key.key,
-    commonName: hostUser(nodeName),
-    organizations: [hostsGroup],
-    hostnames: [],
-    usage: 'client',
-    notBefore: new Date(Math.max(now.getTime() - backDatedMs, issuer.certificate.facts.notBefore.getTime())),
-    notAfter: new Date(now.getTime() + lifeMs),
-    now,
-  });
-  const clientCertificate = { cert: Buffer.from(certificate.pem), key: Buffer.from(key.pem) };
+  const { cert, key } = await makeClientPair(issuer, { user: hostUser(nodeName), group: hostsGroup, lifeMs }, now);
+  const clientCertificate = { cert: Buffer.from(cert), key: Buffer.from(key) };
   return { server, serverName, ca, token: undefined, clientCertificate, files: [] };
 }
 

@@ -12,6 +12,7 @@ import { backoffMs } from '../retry.ts';
 import { listed } from '../summary.ts';
 import type { KubeRequest, WatchEvent } from './kube.ts';
 import { formQuery, list, type ListOptions } from './list.ts';
+import type { ReceivedObject } from './received.ts';
 import { withQuery } from './resources.ts';
 
 /** State of a watch, for health checks. */
@@ -48,10 +49,6 @@ const longestRetryMs = 5000;
 const logAgainMs = 300_000;
 /** A watch that the server closes sooner, without an event, counts as a failure: no tight loop of watches. */
 const shortestWatchMs = 1000;
-
-interface Metadata {
-  readonly metadata?: { readonly resourceVersion?: string };
-}
 
 class ListWatch<T, K> {
   readonly #options: ListWatchOptions<T, K>;
@@ -123,7 +120,7 @@ class ListWatch<T, K> {
 
   #take({ type, object }: WatchEvent): void {
     if (type === 'ERROR') throw eventError(object, this.#attempt());
-    const version = (object as Metadata | undefined)?.metadata?.resourceVersion;
+    const version = (object as ReceivedObject | undefined)?.metadata?.resourceVersion;
     if (version === undefined) throw unavailable(this.#attempt(), 'an event has no resourceVersion');
     this.#resourceVersion = version;
     this.#failures = 0;

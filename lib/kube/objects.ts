@@ -4,6 +4,7 @@ import { V1MicroTime } from '@kubernetes/client-node/dist/types.js';
 import { isCode } from '../errors.ts';
 import type { KubeConnection, KubeRequest } from './kube.ts';
 import { listWatch, type ListWatchOptions } from './list-watch.ts';
+import type { ReceivedObject } from './received.ts';
 import { collectionPath, apiKinds, resourcePath, withQuery } from './resources.ts';
 
 interface ObjectName {
@@ -66,11 +67,7 @@ export async function updateObject<T extends object>(
   }
 }
 
-interface Versioned {
-  readonly metadata?: { readonly resourceVersion?: string };
-}
-
-interface WatchPathOptions extends Omit<ListWatchOptions<Versioned>, 'pages' | 'objects' | 'onList' | 'onEvent'> {
+interface WatchPathOptions extends Omit<ListWatchOptions<ReceivedObject>, 'pages' | 'objects' | 'onList' | 'onEvent'> {
   /** Called after each list and each event; undefined: absent. Must return immediately and must not throw. */
   readonly onVersion: (version: string | undefined) => void;
 }
@@ -96,7 +93,7 @@ export function watchVersion({
  * write objects decide how large they are, their metadata too, and many watches may receive one at the same time.
  */
 export function watchPath({ onVersion, ...rest }: WatchPathOptions): Promise<void> {
-  return listWatch<Versioned>({
+  return listWatch<ReceivedObject>({
     ...rest,
     objects: 'versions',
     onList: ([object]) => onVersion(object?.metadata?.resourceVersion),

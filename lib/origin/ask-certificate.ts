@@ -10,6 +10,7 @@ import { durationText } from '../duration.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { unanswered } from '../kube/api-error.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import type { ReceivedRequest } from '../kube/received.ts';
 import { collectionPath, resourcePath, typeMeta } from '../kube/resources.ts';
 import { type Log, Repeats } from '../log.ts';
 import { parseCertificateRequest } from '../pki/csr.ts';
@@ -31,21 +32,6 @@ export interface Asking {
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;
-}
-
-interface Answer {
-  readonly metadata?: { readonly annotations?: Readonly<Record<string, string>>; readonly creationTimestamp?: string };
-  readonly spec?: {
-    readonly request?: string;
-    readonly signerName?: string;
-    readonly usages?: readonly string[];
-    readonly expirationSeconds?: number;
-    readonly username?: string;
-  };
-  readonly status?: {
-    readonly certificate?: string;
-    readonly conditions?: readonly { readonly type: string; readonly reason?: string; readonly message?: string }[];
-  };
 }
 
 const awayMs = 1000;
@@ -134,7 +120,7 @@ export async function askForCertificate(expired: Expired, asking: Asking): Promi
  * bytes of an earlier request can send them again, in a request that no approver approves.
  */
 function isOurs(
-  { metadata, spec = {} }: Answer,
+  { metadata, spec = {} }: ReceivedRequest,
   { expired: { leaf }, body: own, account }: Pick<Look, 'expired' | 'body' | 'account'>,
 ): boolean {
   const { request: bytes = '', signerName, usages = [], expirationSeconds, username = '' } = spec;
@@ -198,7 +184,7 @@ interface Look extends Pick<Asking, 'connection' | 'connectAs' | 'account' | 'cl
  * A request with the verdict on its certificate: the certificate, or why it is refused, with the name of the next
  * request.
  */
-interface Tried extends Answer {
+interface Tried extends ReceivedRequest {
   readonly judged?: Buffer | { readonly problem: string; readonly next: string } | undefined;
 }
 
@@ -212,28 +198,34 @@ async function lookAndTry(looking: Look): Promise<Tried | 'taken'> {
   return { ...answer, judged: Buffer.isBuffer(judged) ? judged : { ...judged, next } };
 }
 
-const isOld = ({ metadata }: Answer, now: Date): boolean =>
+const isOld = ({ metadata }: ReceivedRequest, now: Date): boolean =>
   now.getTime() - Date.parse(metadata?.creationTimestamp ?? '') >= askedAgainMs;
 
 /**
  * The request as stored in the API; created where it does not exist. `taken`: another client's request has its name.
  */
-async function look(looking: Look): Promise<Answer | 'taken'> {
+async function look(looking: Look): Promise<ReceivedRequest | 'taken'> {
   const { connection, name, body, isThere, timeoutMs, signal } = looking;
   const kind = 'CertificateSigningRequest';
   const path = resourcePath(kind, { name });
-  if (isThere) return connection.request<Answer>({ method: 'GET', path, timeoutMs, signal });
+  if (isThere) return connection.request<ReceivedRequest>({ method: 'GET', path, timeoutMs, signal });
   try {
-    return await connection.request<Answer>({ method: 'POST', path: collectionPath(kind), body, timeoutMs, signal });
+    return await connection.request<ReceivedRequest>({
+      method: 'POST',
+      path: collectionPath(kind),
+      body,
+      timeoutMs,
+      signal,
+    });
   } catch (err) {
     if (!isCode(err, 'KubeConflict')) throw err;
-    const found = await connection.request<Answer>({ method: 'GET', path, timeoutMs, signal });
+    const found = await connection.request<ReceivedRequest>({ method: 'GET', path, timeoutMs, signal });
     return isOurs(found, looking) ? found : 'taken';
   }
 }
 
 /** Undefined while it is pending, or approved and not yet signed. Throws KubeRejected. */
-function issuedIn({ status }: Answer, name: string, cannot: Cannot): Buffer | undefined {
+function issuedIn({ status }: ReceivedRequest, name: string, cannot: Cannot): Buffer | undefined {
   const { certificate = '', conditions = [] } = status ?? {};
   for (const [type, did] of [
     ['Denied', 'was denied'],

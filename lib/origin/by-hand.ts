@@ -6,24 +6,17 @@ import { readRegularFile } from '../disk/files.ts';
 import { RecoveryError } from '../errors.ts';
 import { shellWord } from '../next-command.ts';
 import { dnsSubdomain } from '../inventory/values.ts';
+import { makeClientPair } from '../issue/client-pair.ts';
 import type { KubeConnection } from '../kube/kube.ts';
+import { type Lease, leasePath } from '../kube/leases.ts';
 import { getIfPresent } from '../kube/objects.ts';
+import type { NodeObject } from '../kube/received.ts';
 import { resourcePath } from '../kube/resources.ts';
-import { backDatedMs, clockSkewMs, parseCertificates } from '../pki/certificate.ts';
+import { clockSkewMs, parseCertificates } from '../pki/certificate.ts';
 import type { Issuer } from '../pki/encode.ts';
-import { generateKey, parsePrivateKey } from '../pki/key.ts';
-import { signLeaf } from '../pki/sign.ts';
+import { parsePrivateKey } from '../pki/key.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
 import { nodePrefix, nodesGroup } from '../well-known.ts';
-
-interface NodeObject {
-  readonly status?: {
-    readonly conditions?: readonly { readonly type: string; readonly lastHeartbeatTime?: string | null }[];
-  };
-}
-interface LeaseObject {
-  readonly spec?: { readonly renewTime?: string | null };
-}
 
 interface LookAtNode {
   readonly connection: KubeConnection;
@@ -38,8 +31,10 @@ const cannotMake = (node: string, problem: string): RecoveryError =>
 export async function requireDeadNode(node: string, { connection, signal, now }: LookAtNode): Promise<void> {
   if (!dnsSubdomain.test(node)) throw cannotMake(node, 'that is no name of a Node');
   const object = await getIfPresent<NodeObject>({ connection, signal }, resourcePath('Node', { name: node }));
-  const leasePath = resourcePath('Lease', { namespace: 'kube-node-lease', name: node });
-  const lease = await getIfPresent<LeaseObject>({ connection, signal }, leasePath);
+  const lease = await getIfPresent<Lease>(
+    { connection, signal },
+    leasePath({ namespace: 'kube-node-lease', name: node }),
+  );
   const problem = lifeProblem({ name: node, object, lease, now });
   if (problem !== undefined) throw cannotMake(node, problem);
 }
@@ -48,7 +43,7 @@ interface Life {
   /** Name of the node. */
   readonly name: string;
   readonly object: NodeObject | undefined;
-  readonly lease: LeaseObject | undefined;
+  readonly lease: Lease | undefined;
   readonly now: Date;
 }
 
@@ -77,20 +72,8 @@ const lifeMs = 365 * 86_400_000;
 
 /** Certificate and key in one file, as a kubelet keeps them. Throws SignFailed. */
 export async function makeNodeCertificate(node: string, issuer: Issuer, now: Date): Promise<string> {
-  // Kubelets make keys of this kind (k8s.io/client-go/util/certificate).
-  const key = await generateKey({ name: 'ECDSA', curve: 'P-256' });
-  const certificate = await signLeaf({
-    issuer,
-    key: key.key,
-    commonName: `${nodePrefix}${node}`,
-    organizations: [nodesGroup],
-    hostnames: [],
-    usage: 'client',
-    notBefore: new Date(Math.max(now.getTime() - backDatedMs, issuer.certificate.facts.notBefore.getTime())),
-    notAfter: new Date(now.getTime() + lifeMs),
-    now,
-  });
-  return certificate.pem + key.pem;
+  const { cert, key } = await makeClientPair(issuer, { user: `${nodePrefix}${node}`, group: nodesGroup, lifeMs }, now);
+  return cert + key;
 }
 
 /** The CA of the key, at any position in the file. Throws ReadFailed, MaterialInvalid. */

@@ -4,6 +4,7 @@ import type { KubeConnection } from '../kube/kube.ts';
 import { holderHost, type Lease } from '../kube/leases.ts';
 import { list } from '../kube/list.ts';
 import type { ApiService, ReceivedRequest } from '../kube/received.ts';
+import { collectionPath } from '../kube/resources.ts';
 import type { ProofResult } from './result.ts';
 
 /** API server to query. */
@@ -76,7 +77,7 @@ export function judgeProxied(services: readonly ApiService[]): ProofResult {
 
 /** Throws the connection's errors. */
 export async function proveProxied({ connection, signal }: ApiProof): Promise<ProofResult> {
-  const path = '/apis/apiregistration.k8s.io/v1/apiservices';
+  const path = collectionPath('APIService');
   const { items } = await connection.request<{ readonly items?: readonly ApiService[] }>({
     method: 'GET',
     path,
@@ -123,7 +124,7 @@ const enough = { read: 2000 };
  * on disk. Throws the connection's errors.
  */
 export async function proveSignsCsr(signer: string, { connection, signal }: ApiProof): Promise<ProofResult> {
-  const path = '/apis/certificates.k8s.io/v1/certificatesigningrequests';
+  const path = collectionPath('CertificateSigningRequest');
   const isSigned = isSignedBy(signer);
   const keep = (request: ReceivedRequest): string | undefined =>
     isSigned(request) ? (request.metadata?.name ?? '') : undefined;
