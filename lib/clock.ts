@@ -36,6 +36,9 @@ export function isRecent(remembered: Date | undefined, forMs: number, present: D
   return age >= 0 && age < forMs;
 }
 
+/** The time in whole seconds, as metav1.Time and Go's time.RFC3339 write it: `2026-11-21T12:00:00Z`. Pure. */
+export const secondsText = (date: Date): string => date.toISOString().replace(/\.\d+Z$/, 'Z');
+
 /** Milliseconds that no clock adjustment moves; where the uptime is unknown, by the wall clock. */
 export const steadyMs = (clock: Pick<Clock, 'now' | 'uptimeSeconds'>): number =>
   (clock.uptimeSeconds() ?? clock.now().getTime() / 1000) * 1000;

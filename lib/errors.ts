@@ -52,6 +52,12 @@ export function errorText(err: unknown): string {
   return err instanceof Error ? err.message : String(err);
 }
 
+/** Fields of a log line about an error. */
+export const errorFields = (err: unknown): { readonly err: string; readonly code: ErrorCode | undefined } => ({
+  err: errorText(err),
+  code: err instanceof RecoveryError ? err.code : undefined,
+});
+
 /** The system's code of a failed call (`ENOENT`, `ENOSPC`, `ECONNREFUSED`), searched along the cause chain. */
 export function systemCode(err: unknown): string | undefined {
   let at: unknown = err;

@@ -1,4 +1,5 @@
 // Metadata of TLS objects in the API next to their bytes. People and reports read it; nothing here decides by it. Pure.
+import { secondsText } from '../clock.ts';
 import type { DurationMs, Location, Resolved, ResolvedArtefact } from '../inventory/model.ts';
 import { originalOf } from '../inventory/order.ts';
 import { isFile } from '../inventory/places.ts';
@@ -21,16 +22,11 @@ export function annotationsOf(
   if (certificate === undefined || isFile(location)) return {};
   const { facts, fields } = certificate;
   return {
-    [notBeforeAnnotation]: rfc3339(facts.notBefore),
-    [notAfterAnnotation]: rfc3339(facts.notAfter),
+    [notBeforeAnnotation]: secondsText(facts.notBefore),
+    [notAfterAnnotation]: secondsText(facts.notAfter),
     [issuerAnnotation]: fields.issuer.commonName,
     ...(facts.hostnames.length > 0 && { [hostnamesAnnotation]: facts.hostnames.join(',') }),
   };
-}
-
-/** Formats like Go's time.RFC3339: no parts of a second. */
-function rfc3339(date: Date): string {
-  return date.toISOString().replace(/\.\d{3}Z$/, 'Z');
 }
 
 const typeLabel = 'auth.openshift.io/managed-certificate-type';

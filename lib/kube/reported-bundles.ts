@@ -1,5 +1,6 @@
 // The CAs that a node says it holds: an annotation of its Node, written with the kubelet's own credential. NodeRestriction
 // lets no other node write it, so it says nothing about another one; its own node may write anything into it. Pure.
+import { secondsText } from '../clock.ts';
 import { bounds } from '../bounds.ts';
 import { isMapping } from '../yaml.ts';
 
@@ -46,9 +47,6 @@ function bundleOf({ cas, since, loaded }: { readonly [Field in keyof ReportedBun
   return { cas: cas as readonly string[], since: date, loaded };
 }
 
-/** Time in the form of metav1.Time: whole seconds. */
-const seconds = (date: Date): string => date.toISOString().replace(/\.\d+Z$/, 'Z');
-
 export type HeldBundles = ReadonlyMap<string, Omit<ReportedBundle, 'since'>>;
 
 /** The next value of the annotation; undefined where the present one says the same. */
@@ -61,11 +59,11 @@ export function nextBundlesText(present: string | undefined, held: HeldBundles, 
   });
   const bundles = bundlesText(new Map(next));
   if (before !== undefined && bundlesText(before) === bundles) return undefined;
-  return `{"at":"${seconds(now)}","bundles":${bundles}}`;
+  return `{"at":"${secondsText(now)}","bundles":${bundles}}`;
 }
 
 function bundlesText(bundles: ReportedBundles): string {
   const sorted = [...bundles].toSorted(([one], [other]) => (one < other ? -1 : 1));
-  const texts = sorted.map(([name, one]) => [name, { ...one, since: seconds(one.since) }] as const);
+  const texts = sorted.map(([name, one]) => [name, { ...one, since: secondsText(one.since) }] as const);
   return JSON.stringify(Object.fromEntries(texts));
 }

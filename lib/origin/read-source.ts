@@ -5,7 +5,7 @@ import type { Clock } from '../clock.ts';
 import type { ManagementPlace, PairSource } from '../config/management-settings.ts';
 import { realDisk } from '../disk/disk.ts';
 import { readRegularFile } from '../disk/files.ts';
-import { errorText, RecoveryError, systemCode } from '../errors.ts';
+import { errorFields, RecoveryError, systemCode } from '../errors.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { encodePem, readPem } from '../pki/pem.ts';
 import type { PairBytes } from '../plan/gather-offers.ts';
@@ -39,10 +39,9 @@ export async function fetched(artefact: string, run: Obtaining): Promise<Obtaine
     );
   } catch (err) {
     run.signal.throwIfAborted();
-    const problem = errorText(err);
-    const code = err instanceof RecoveryError ? err.code : undefined;
-    run.log.warn('pair.failed', { artefact, message: place, err: problem, code });
-    return { problem };
+    const fields = errorFields(err);
+    run.log.warn('pair.failed', { artefact, message: place, ...fields });
+    return { problem: fields.err };
   }
 }
 

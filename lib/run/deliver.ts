@@ -3,7 +3,7 @@
 // compare-and-swap; each log line names the destination.
 import type { PairDelivery } from '../config/management-settings.ts';
 import type { RegenConfig } from '../config/mode-settings.ts';
-import { isCode, RecoveryError, errorText } from '../errors.ts';
+import { errorFields, isCode, RecoveryError } from '../errors.ts';
 import { unlessInvalid } from '../pki/pem.ts';
 import { RunState } from '../host/state.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
@@ -55,8 +55,7 @@ async function deliver(name: string, delivery: PairDelivery, delivering: Deliver
       return 'done';
     } catch (err) {
       signal.throwIfAborted();
-      const code = err instanceof RecoveryError ? err.code : undefined;
-      log.warn('pair.failed', { ...fields, err: errorText(err), code });
+      log.warn('pair.failed', { ...fields, ...errorFields(err) });
       return 'failed';
     }
   });

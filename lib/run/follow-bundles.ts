@@ -3,7 +3,7 @@
 // the API server has answered: nothing waits for one, and without one no file changes.
 import { existsSync } from 'node:fs';
 import type { RegenConfig } from '../config/mode-settings.ts';
-import { errorText, RecoveryError } from '../errors.ts';
+import { errorFields } from '../errors.ts';
 import { Health } from '../health.ts';
 import { RunState } from '../host/state.ts';
 import { mayDo } from '../install/missing-rights.ts';
@@ -113,9 +113,8 @@ async function refused({ state, what, runtime: { clock, log } }: Asking): Promis
 }
 
 async function unread({ state, runtime: { clock, log } }: Asking, cause: unknown): Promise<'failed'> {
-  const err = errorText(cause);
+  const fields = errorFields(cause);
   const isProblem = (await state.getText(grantedNote)) !== undefined;
-  if (isProblem && (await state.isNews('node-ca-failure', err, clock.now())))
-    log.warn('bundles.failed', { err, code: cause instanceof RecoveryError ? cause.code : undefined });
+  if (isProblem && (await state.isNews('node-ca-failure', fields.err, clock.now()))) log.warn('bundles.failed', fields);
   return 'failed';
 }

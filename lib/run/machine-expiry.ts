@@ -5,7 +5,8 @@
 import { machineApis } from '../config/address-settings.ts';
 import type { ManagementPlace } from '../config/management-settings.ts';
 import type { RegenConfig } from '../config/mode-settings.ts';
-import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { secondsText } from '../clock.ts';
+import { errorFields, isCode, RecoveryError } from '../errors.ts';
 import { RunState } from '../host/state.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import type { ReceivedObject } from '../kube/received.ts';
@@ -18,9 +19,6 @@ export const expiryAnnotation = 'machine.cluster.x-k8s.io/certificates-expiry';
 
 const machineText = ({ namespace, name }: ManagementPlace): string => `Machine "${namespace}/${name}"`;
 
-/** RFC 3339 in seconds, as Cluster API writes and reads it. */
-const expiryText = (notAfter: Date): string => notAfter.toISOString().replace(/\.\d+Z$/, 'Z');
-
 /** A timer runs each minute; another controller may have changed the annotation. */
 const pace = { againMs: 24 * 3_600_000, afterFailureMs: 600_000 };
 
@@ -32,7 +30,7 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
   const { machine, lockDir } = mode;
   const { clock, log, signal } = runtime;
   if (machine === undefined) return;
-  const [message, wanted] = [machineText(machine), expiryText(notAfter)];
+  const [message, wanted] = [machineText(machine), secondsText(notAfter)];
   const connect = connectorOf({ clock, log, signal });
   const what = `${identityOf(machine)} ${wanted}`;
   await new RunState(lockDir).whenDue('machine-expiry', what, { ...pace, clock }, async () => {
@@ -44,8 +42,7 @@ export async function keepMachineExpiry(mode: RegenConfig, notAfter: Date, runti
       return 'done';
     } catch (err) {
       if (signal.aborted) return 'open';
-      const code = err instanceof RecoveryError ? err.code : undefined;
-      log.warn('machine.failed', { message, err: errorText(err), code });
+      log.warn('machine.failed', { message, ...errorFields(err) });
       return 'failed';
     }
   });

@@ -8,7 +8,7 @@
 import { readFile } from 'node:fs/promises';
 import type { RegenConfig } from '../config/mode-settings.ts';
 import { replaceFile } from '../disk/files.ts';
-import { errorText, isCode, RecoveryError } from '../errors.ts';
+import { errorFields, errorText, isCode } from '../errors.ts';
 import { RunState } from '../host/state.ts';
 import { certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { signerOf } from '../issue/host-credential.ts';
@@ -75,8 +75,8 @@ export async function publishRenewed({ mode, identity, store, runtime }: Cluster
 const pace = { againMs: 24 * 3_600_000, afterFailureMs: 3_600_000 };
 
 function failed(log: Log, err: unknown, state = '', advice = ''): 'failed' {
-  const code = err instanceof RecoveryError ? err.code : undefined;
-  log.warn('clusterInfo.failed', { message: clusterInfoText, err: `${state}${errorText(err)}${advice}`, code });
+  const { err: text, code } = errorFields(err);
+  log.warn('clusterInfo.failed', { message: clusterInfoText, err: `${state}${text}${advice}`, code });
   return 'failed';
 }
 

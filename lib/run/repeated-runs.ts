@@ -3,7 +3,7 @@
 // steps of a single one, and they never overlap: changes during a run make one more, and end its wait for proofs. While the API does not answer,
 // runs cover files alone: no other process waits for a lock that is held until an API server answers.
 import type { RegenConfig } from '../config/mode-settings.ts';
-import { type ErrorCode, errorText, RecoveryError } from '../errors.ts';
+import { type ErrorCode, errorFields } from '../errors.ts';
 import { Health } from '../health.ts';
 import type { ResolvedArtefact } from '../inventory/model.ts';
 import { isFile, isObject } from '../inventory/places.ts';
@@ -46,9 +46,9 @@ export async function repeatRuns(mode: RegenConfig, runtime: Runtime | Connected
       health.ended([...(problem === undefined ? [] : [problem]), ...unmet.map(({ message }) => message)]);
     } catch (err) {
       if (signal.aborted) break;
-      const code = err instanceof RecoveryError ? err.code : undefined;
-      log.warn('run.failed', { err: errorText(err), code });
-      health.ended([errorText(err)]);
+      const fields = errorFields(err);
+      log.warn('run.failed', fields);
+      health.ended([fields.err]);
     }
     runEnded();
     await wake.wait({ clock, signal }, tickMs);

@@ -1,7 +1,7 @@
 // The CAs on this node, for `status --fleet`: an annotation of its own Node, written as its kubelet, which alone may do so
 // (NodeRestriction), so that no right has to be granted. Written only when it would say something else.
 import type { RegenConfig } from '../config/mode-settings.ts';
-import { errorText, RecoveryError } from '../errors.ts';
+import { errorFields } from '../errors.ts';
 import { RunState } from '../host/state.ts';
 import type { NodeObject } from '../kube/received.ts';
 import { bundlesAnnotation, type HeldBundles, nextBundlesText, shortPrint } from '../kube/reported-bundles.ts';
@@ -33,7 +33,7 @@ export async function reportBundles({ lockDir }: RegenConfig, store: Store, runt
       return 'done';
     } catch (err) {
       if (signal.aborted) return 'open';
-      const fields = { path, err: errorText(err), code: err instanceof RecoveryError ? err.code : undefined };
+      const fields = { path, ...errorFields(err) };
       if (await state.isNews('node-report-failure', fields.err, clock.now())) log.warn('bundles.failed', fields);
       return 'failed';
     }

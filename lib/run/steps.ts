@@ -1,6 +1,6 @@
 // A run as a table of steps, taken in order.
 import { type Clock, steadyMs } from '../clock.ts';
-import { errorText, RecoveryError } from '../errors.ts';
+import { errorFields } from '../errors.ts';
 import type { Log } from '../log.ts';
 
 export interface Step<Run> {
@@ -51,9 +51,8 @@ export async function takeSteps<Run>(steps: readonly Step<Run>[], run: Run, step
         failure = { err };
         continue;
       }
-      const text = limit?.aborted === true ? `no end in ${(limitMs ?? 0) / 1000} s` : errorText(err);
-      const code = err instanceof RecoveryError ? err.code : undefined;
-      log.warn('step.failed', { message: name, err: text, code });
+      const late = limit?.aborted === true && { err: `no end in ${(limitMs ?? 0) / 1000} s` };
+      log.warn('step.failed', { message: name, ...errorFields(err), ...late });
     } finally {
       ended.abort();
     }
