@@ -1,12 +1,12 @@
 // Adds to the facts of each signer in files the evidence that another CA has replaced it: it is unknown to all leaves that
 // it should have signed, by a copy from another cluster, a backup of another machine, or an administrator. Signatures and
 // key identifiers decide; names do not, because most CAs of a kind have the same name. Its backup is read only then.
-import type { IssuedPair, Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
+import type { IssuedPair, ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { isFile, isMadeHere } from '../inventory/places.ts';
-import { authorityKey, type Found, type Store } from '../store/store.ts';
+import { authorityKey, type Found } from '../store/store.ts';
 import type { Facts, UnknownAuthority } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
-import { readableBackup } from './signer-copies.ts';
+import { judgeSigners, readableBackup, type SignerSources } from './gather-signers.ts';
 import { unfitness } from '../inventory/fitness.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
@@ -15,40 +15,19 @@ import { keyMatches, usableKey } from '../pki/key.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
 import { isSignedByKey } from '../pki/verify.ts';
 
-interface UnknownSources {
-  readonly resolved: Resolved;
-  readonly found: ReadonlyMap<string, Found>;
-  readonly store: Pick<Store, 'backup'>;
-  readonly now: Date;
-}
-
-/** Keeps the facts of a signer whose evidence cannot be judged. */
-export async function withUnknownAuthorities(
+export const withUnknownAuthorities = (
   facts: Facts,
-  sources: UnknownSources,
+  sources: SignerSources,
   onFault: FaultKeeper['keep'],
-): Promise<Facts> {
-  const judged = new Map(facts);
-  for (const signer of sources.resolved.artefacts) {
-    const fact = facts.get(signer.name);
-    if (signer.kind !== 'signer' || fact?.state !== 'present') continue;
-    if (!isFile(signer.location) || isMadeHere(signer)) continue; // it is made again with all that it signs
-    try {
-      const strangers = strangersTo(signer, sources);
-      if (strangers === undefined) continue;
-      const unknownTo = unknownAuthority(strangers, await readableBackup(signer, sources.store), sources);
-      judged.set(signer.name, { ...fact, unknownTo });
-    } catch (err) {
-      onFault(signer.name, err);
-    }
-  }
-  return judged;
-}
-
-interface Sources {
-  readonly resolved: Resolved;
-  readonly found: ReadonlyMap<string, Found>;
-}
+): Promise<Facts> =>
+  judgeSigners(facts, sources, onFault, async (signer, fact) => {
+    // One that is made here is made again with all that it signs.
+    if (fact.state !== 'present' || !isFile(signer.location) || isMadeHere(signer)) return undefined;
+    const strangers = strangersTo(signer, sources);
+    if (strangers === undefined) return undefined;
+    const unknownTo = unknownAuthority(strangers, await readableBackup(signer, sources.store), sources);
+    return { ...fact, unknownTo };
+  });
 
 /** A leaf signed by another key than its signer's. */
 interface Stranger {
@@ -62,7 +41,7 @@ interface Stranger {
  * Returns the leaves that another key has signed, the same for all of them. Undefined where a leaf knows the CA, where
  * the leaves do not agree, or where there is no evidence at all.
  */
-function strangersTo(signer: Signer, { resolved, found }: Sources): readonly Stranger[] | undefined {
+function strangersTo(signer: Signer, { resolved, found }: SignerSources): readonly Stranger[] | undefined {
   const own = held(found.get(signer.name), certificateKey);
   const isOwnBundle = (one: ResolvedArtefact): boolean => one.kind === 'caBundle' && one.signers.includes(signer.name);
   const bundles = resolved.artefacts.filter(isOwnBundle);
@@ -85,7 +64,7 @@ function strangersTo(signer: Signer, { resolved, found }: Sources): readonly Str
 function unknownAuthority(
   strangers: readonly Stranger[],
   backup: Found | undefined,
-  { resolved, found, now }: Sources & { readonly now: Date },
+  { resolved, found, now }: SignerSources,
 ): UnknownAuthority | undefined {
   const [first] = strangers;
   if (first === undefined) return undefined;

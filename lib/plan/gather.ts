@@ -13,7 +13,8 @@ import { authorityKey, type Found, type Store } from '../store/store.ts';
 import { pairOf } from './decision.ts';
 import type { ArtefactFacts, Facts } from './facts.ts';
 import { FaultKeeper, type Faults } from './faults.ts';
-import { readableBackup, withSignerCopies } from './signer-copies.ts';
+import { withSignerCopies } from './signer-copies.ts';
+import { readableBackup } from './gather-signers.ts';
 import { withSuccessors } from './successors.ts';
 import { withUnknownAuthorities } from './gather-unknown.ts';
 import { isExternalPair, memberFacts, othersIn, understand } from './understand.ts';
@@ -66,7 +67,7 @@ export async function gather(input: GatherInput): Promise<Gathered> {
   const sources = { ...input, now: readAt, found };
   const { facts: withCopies, agreed } = await withSignerCopies(seenFacts, sources, keeper.keep);
   const judged = await withUnknownAuthorities(withCopies, sources, keeper.keep);
-  const { facts: related, newer } = withSuccessors(judged, sources, keeper.keep);
+  const { facts: related, newer } = await withSuccessors(judged, sources, keeper.keep);
   const backups = new Map(await backupsOf(related, input, keeper.keep));
   const facts = new Map(related);
   for (const [name, { fact, found: earlier }] of await earlierPairs(related, found, input)) {

@@ -2,37 +2,17 @@
 // Kubeconfigs embed the CA by which they know their server, bundles hold it, chains include it, and a backup may exist.
 // A copy counts when it is whole and fits the key of the signer; without the key, when it has signed the signer's
 // leaves.
-import { isCode } from '../errors.ts';
-import type { Resolved, ResolvedArtefact, Signer } from '../inventory/model.ts';
+import type { ResolvedArtefact, Signer } from '../inventory/model.ts';
 import { type Certificate, isSame, leadingCertificate, wholeCertificates } from '../pki/certificate.ts';
 import { isDamaged, resembles } from '../pki/damage.ts';
 import { keyMatches, usableKey } from '../pki/key.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
 import { isSignedByKey, signatureMatches } from '../pki/verify.ts';
-import { authorityKey, type Found, type Store } from '../store/store.ts';
+import { authorityKey, type Found } from '../store/store.ts';
 import { type ArtefactFacts, type Facts, isValid, type SignerCopies } from './facts.ts';
 import type { FaultKeeper } from './faults.ts';
+import { judgeSigners, readableBackup, type SignerSources } from './gather-signers.ts';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
-
-/** Returns the newest backup; undefined where none can be read. */
-export async function readableBackup(
-  { location }: Pick<ResolvedArtefact, 'location'>,
-  store: Pick<Store, 'backup'>,
-): Promise<Found | undefined> {
-  try {
-    return await store.backup?.(location);
-  } catch (err) {
-    if (isCode(err, 'ReadFailed', 'MaterialInvalid')) return undefined;
-    throw err;
-  }
-}
-
-interface CopySources {
-  readonly resolved: Resolved;
-  readonly store: Store;
-  readonly found: ReadonlyMap<string, Found>;
-  readonly now: Date;
-}
 
 interface Copies {
   /** The facts, with the evidence of the copies of signers. */
@@ -43,23 +23,15 @@ interface Copies {
 
 export async function withSignerCopies(
   facts: Facts,
-  sources: CopySources,
+  sources: SignerSources,
   onFault: FaultKeeper['keep'],
 ): Promise<Copies> {
-  const told = new Map(facts);
   const agreed = new Map<string, Certificate>();
-  for (const signer of sources.resolved.artefacts) {
-    const fact = facts.get(signer.name);
-    if (signer.kind !== 'signer' || fact === undefined || !isDoubtful(fact)) continue;
-    try {
-      const judged = judge(fact, await lookFor(signer, sources));
-      if (judged === undefined) continue;
-      told.set(signer.name, judged.fact);
-      if (judged.certificate !== undefined) agreed.set(signer.name, judged.certificate);
-    } catch (err) {
-      onFault(signer.name, err); // its fact stays, without the evidence of its copies
-    }
-  }
+  const told = await judgeSigners(facts, sources, onFault, async (signer, fact) => {
+    const judged = isDoubtful(fact) ? judge(fact, await lookFor(signer, sources)) : undefined;
+    if (judged?.certificate !== undefined) agreed.set(signer.name, judged.certificate);
+    return judged?.fact;
+  });
   return { facts: told, agreed };
 }
 
@@ -96,7 +68,7 @@ function judge(fact: ArtefactFacts, evidence: Evidence): Judged | undefined {
 /** Name of the file's beginning as a place that has the certificate. */
 const ownFile = 'the beginning of the file';
 
-async function lookFor(signer: Signer, { resolved, store, found, now }: CopySources): Promise<Evidence> {
+async function lookFor(signer: Signer, { resolved, store, found, now }: SignerSources): Promise<Evidence> {
   const there = found.get(signer.name);
   const pem = there?.entries[certificateKey] ?? Buffer.alloc(0);
   const beside = wholeCertificates(pem);

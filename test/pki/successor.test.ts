@@ -65,16 +65,18 @@ const material = (entry: string, { pem }: Certificate): Found => ({
 });
 
 /** Whether each of those that follow a CA would take this one in the place of that. */
-const callers: Readonly<Record<string, (offered: Certificate, trusted: Certificate) => boolean>> = {
+const callers: Readonly<Record<string, (offered: Certificate, trusted: Certificate) => boolean | Promise<boolean>>> = {
   'the rule itself': isSuccessor,
-  'a control plane that finds it in another file': (offered, trusted) => {
+  'a control plane that finds it in another file': async (offered, trusted) => {
     const fact: ArtefactFacts = { state: 'present', version: '1', digest: '', certificates: [trusted.facts] };
     const found = new Map([
       ['ca', material('tls.crt', trusted)],
       ['conf', material('ca.crt', offered)],
     ]);
     const sources = { resolved: { name: 'host', artefacts: [signer] }, found, now: day(1) };
-    return withSuccessors(new Map([['ca', fact]]), sources, (_name, err) => expect.fail(String(err))).newer.has('ca');
+    const facts = new Map([['ca', fact]]);
+    const { newer } = await withSuccessors(facts, sources, (_name, err) => expect.fail(String(err)));
+    return newer.has('ca');
   },
   'the file of an approver': (offered, trusted) => succeededBy([trusted], offered) !== undefined,
   'what is published for those who join': (offered, trusted) => {
@@ -101,7 +103,7 @@ test.each([
   const validity = 3650 * 86_400_000;
   const ahead = { ...signer, validity, refresh: validity / 10, ...(renewAhead && { renewAhead }) };
   const sources = { resolved: { name: 'host', artefacts: [ahead] }, found, now: day(1) };
-  const { newer } = withSuccessors(new Map([['ca', fact]]), sources, (_ca, err) => expect.fail(String(err)));
+  const { newer } = await withSuccessors(new Map([['ca', fact]]), sources, (_ca, err) => expect.fail(String(err)));
   expect(newer.has('ca')).toBe(isFound);
 });
 
@@ -119,6 +121,7 @@ const rows: readonly (readonly [string, Asked, boolean])[] = [
 
 test.each(rows)('a successor, %s: all take it, or none', async (_name, asked, isTaken) => {
   const [offered, trusted] = [await ca(asked), await held()];
-  const taken = Object.entries(callers).map(([name, takes]) => [name, takes(offered, trusted)]);
+  const answers = Object.entries(callers).map(async ([name, takes]) => [name, await takes(offered, trusted)]);
+  const taken = await Promise.all(answers);
   expect(Object.fromEntries(taken)).toEqual(Object.fromEntries(Object.keys(callers).map((name) => [name, isTaken])));
 });
