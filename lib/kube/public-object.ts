@@ -4,17 +4,18 @@
 // usage, all but the dates of the anchor. TLS has proven by then that it has the key of its certificate. Nothing is
 // sent before the server is verified, and no credential ever is: a verified server counts as the API server for one
 // public answer, which the caller has to judge. Everything else goes through connection.ts, which checks all dates.
-import { type EventEmitter, once } from 'node:events';
+import type { EventEmitter } from 'node:events';
 import { isIP } from 'node:net';
-import { connect, type TLSSocket } from 'node:tls';
+import type { TLSSocket } from 'node:tls';
 import { Client } from 'undici';
 import { bounds } from '../bounds.ts';
 import { serverAddress } from '../address.ts';
 import { type Clock, steadyMs } from '../clock.ts';
 import { errorText } from '../errors.ts';
 import { type Certificate, parseCertificates } from '../pki/certificate.ts';
-import { presentedChain } from '../pki/presented.ts';
+import { presentedChain, unverifiedSocket } from '../pki/presented.ts';
 import { verifyChain } from '../pki/verify.ts';
+import { version } from '../program.ts';
 import { waitAtMost } from '../retry.ts';
 import { describeRequest, parseAnswer } from './answer.ts';
 import { type Attempt, networkError, statusError, unavailable } from './api-error.ts';
@@ -27,7 +28,6 @@ export interface PublicRead {
   /** CAs whose key identifies the server. */
   readonly anchors: readonly Certificate[];
   readonly path: string;
-  readonly userAgent: string;
   readonly timeoutMs: number;
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -38,7 +38,7 @@ export interface PublicRead {
  * details.
  */
 export async function readPublicObject<T>(asked: PublicRead): Promise<T> {
-  const { server, serverName, path, userAgent, timeoutMs, clock, signal } = asked;
+  const { server, serverName, path, timeoutMs, clock, signal } = asked;
   const url = new URL(server);
   const name = serverName ?? serverAddress(url).host;
   const attempt: Attempt = {
@@ -49,7 +49,7 @@ export async function readPublicObject<T>(asked: PublicRead): Promise<T> {
   let client: Client | undefined;
   try {
     client = clientOn(await verifiedSocket(asked, { name, attempt }), url);
-    const headers = { accept: 'application/json', 'user-agent': userAgent };
+    const headers = { accept: 'application/json', 'user-agent': `kube-cert-recovery/${version}` };
     const exchange = client.request({ method: 'GET', path: `${url.pathname.replace(/\/$/, '')}${path}`, headers });
     let answer: { readonly status: number; readonly text: string } | undefined;
     const read = exchange.then(async ({ statusCode: status, body }) => (answer = { status, text: await body.text() }));
@@ -92,28 +92,22 @@ interface Peer {
 /** Opens a verified connection to the server, on which nothing was sent yet. */
 async function verifiedSocket(asked: PublicRead, { name, attempt }: Peer): Promise<TLSSocket> {
   const { server, anchors, timeoutMs, clock, signal } = asked;
-  const socket = connect({
+  const at = {
     ...serverAddress(new URL(server)),
     servername: isIP(name) === 0 ? name : '',
     ALPNProtocols: ['http/1.1'],
-    // Node would also check the dates of the anchor. All its other checks are made below, before anything is sent.
-    rejectUnauthorized: false,
     ca: anchors.map(({ pem }) => pem),
-  });
+  };
+  // Node would also check the dates of the anchor. All its other checks are made below, before anything is sent.
+  const socket = await unverifiedSocket(at, timeoutMs, { clock, signal });
+  if (socket === undefined)
+    throw unavailable(attempt, `no connection within ${timeoutMs} ms, server ${attempt.server}`);
   try {
-    let isWhole = false;
-    await waitAtMost(
-      timeoutMs,
-      once(socket, 'secureConnect').then(() => (isWhole = true)),
-      { clock, signal },
-    );
-    if (!isWhole) throw unavailable(attempt, `no connection within ${timeoutMs} ms, server ${attempt.server}`);
     const problem = peerProblem(presentedChain(socket), { name, anchors, now: clock.now() });
     if (problem === undefined) return socket;
     const state = `the server's certificate is not one of the CA that is known here, by its key: ${problem}, server ${attempt.server}`;
     throw unavailable(attempt, state, undefined, { away: true, untrusted: true });
   } catch (err) {
-    socket.on('error', () => undefined);
     socket.destroy();
     throw err;
   }

@@ -12,7 +12,6 @@ import { heldBy } from '../plan/follow-rules.ts';
 import { gather } from '../plan/gather.ts';
 import { judgeOffer } from '../plan/judge-authority.ts';
 import type { AuthorityBytes } from '../plan/gather-offers.ts';
-import { version } from '../program.ts';
 import { pollUntil } from '../retry.ts';
 import { kubeletKubeconfig } from './issued.ts';
 import type { Obtaining, ObtainedAnswer } from './obtaining.ts';
@@ -70,9 +69,8 @@ async function ask({ kubeconfig, anchors, held, isUrgent, clock, signal }: CaReq
   try {
     const { server, serverName } = await readServer(kubeconfig);
     const { readPublicObject } = await import('../kube/public-object.ts');
-    const userAgent = `kube-cert-recovery/${version}`;
-    const how = { server, serverName, anchors, userAgent, timeoutMs: tryMs, clock, signal };
-    const object = await readPublicObject<ClusterInfo>({ ...how, path: clusterInfoPath });
+    const how = { path: clusterInfoPath, server, serverName, anchors, timeoutMs: tryMs, clock, signal };
+    const object = await readPublicObject<ClusterInfo>(how);
     const offered = publishedAuthority(object);
     const judgement =
       'problem' in offered

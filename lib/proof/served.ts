@@ -5,15 +5,13 @@
 // verify it: the right leaf is useless to them behind an expired intermediate.
 // Nothing is sent over this connection, and no answer of the server is trusted.
 import { X509Certificate } from 'node:crypto';
-import { once } from 'node:events';
 import type { TLSSocket } from 'node:tls';
 import { isIP } from 'node:net';
 import type { Address } from '../address.ts';
 import type { Clock } from '../clock.ts';
 import { errorText } from '../errors.ts';
 import { parseCertificates } from '../pki/certificate.ts';
-import { presentedChain } from '../pki/presented.ts';
-import { waitAtMost } from '../retry.ts';
+import { presentedChain, unverifiedSocket } from '../pki/presented.ts';
 import type { ProofResult } from './result.ts';
 import { type ReadersTrust, refusalOf } from './trust-of-readers.ts';
 
@@ -100,28 +98,15 @@ export const servedChain = (options: Handshake): Promise<string> => withHandshak
 /** Throws when there is no answer. */
 async function withHandshake<T>(options: Handshake, read: (socket: TLSSocket) => T): Promise<T> {
   const { host, port, serverName, client, timeoutMs = 2_000, clock, signal } = options;
-  const { connect } = await import('node:tls'); // a run that finds nothing to prove need not load it
-  const socket = connect({
-    host,
-    port,
-    servername: isIP(serverName) ? '' : serverName,
-    rejectUnauthorized: false, // compared by fingerprint: see the head of this file
-    ...client,
-  });
-  let isWhole = false;
-  try {
-    await waitAtMost(
-      timeoutMs,
-      once(socket, 'secureConnect').then(() => (isWhole = true)),
-      { clock, signal },
-    );
-    if (isWhole) return read(socket);
+  const at = { host, port, servername: isIP(serverName) ? '' : serverName, ...client };
+  const socket = await unverifiedSocket(at, timeoutMs, { clock, signal });
+  if (socket === undefined)
     throw new Error(signal.aborted ? 'given up before one came' : `none within ${timeoutMs} ms`);
+  try {
+    return read(socket);
   } finally {
-    socket.on('error', () => {}); // a reset after the decision does not matter
     // A handshake that is complete on this side is completed on the other, which else logs a broken one.
-    if (isWhole) socket.destroySoon();
-    else socket.destroy();
+    socket.destroySoon();
   }
 }
 

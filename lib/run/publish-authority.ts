@@ -25,7 +25,6 @@ import type { Log } from '../log.ts';
 import { type Certificate, wholeCertificates } from '../pki/certificate.ts';
 import { ownCertificate } from '../pki/signer-certificate.ts';
 import { succeededBy } from '../pki/successor.ts';
-import { version } from '../program.ts';
 import type { Store } from '../store/store.ts';
 import { type HostIdentity, unlessStarting } from './host-identity.ts';
 import type { Runtime } from './runtime.ts';
@@ -101,17 +100,8 @@ async function publish(own: Certificate, { identity, runtime }: Looking): Promis
   const { server, serverName } = await readServer(identity.kubeconfig);
   const { readPublicObject } = await import('../kube/public-object.ts');
   try {
-    const how = {
-      server,
-      serverName,
-      anchors: [own],
-      userAgent: `kube-cert-recovery/${version}`,
-      timeoutMs,
-      clock,
-      signal,
-    };
-    const read = (): Promise<ClusterInfo> => readPublicObject<ClusterInfo>({ ...how, path: clusterInfoPath });
-    const object = await unlessStarting(read, runtime);
+    const how = { path: clusterInfoPath, server, serverName, anchors: [own], timeoutMs, clock, signal };
+    const object = await unlessStarting(() => readPublicObject<ClusterInfo>(how), runtime);
     if (withRenewedAuthority(object, own) === undefined) return 'done';
   } catch (err) {
     // A cluster-info that anonymous users may not read is read by no joining machine.

@@ -60,7 +60,7 @@ async function ask(serving: Pair, { chain = [], serverName, anchor = authority, 
   await new Promise<void>((resolve) => server?.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
   const anchors = parseCertificates(readFileSync(anchor.cert), 'test');
-  const how = { userAgent: 'test', timeoutMs: 5000, clock: systemClock, signal: new AbortController().signal };
+  const how = { timeoutMs: 5000, clock: systemClock, signal: new AbortController().signal };
   const url = `https://127.0.0.1:${port}`;
   const said = await readPublicObject({ server: url, serverName, anchors, path, ...how }).catch((err: unknown) => err);
   return { told, bytes, said };
@@ -173,7 +173,7 @@ describe('readPublicObject()', () => {
     await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
     const { port } = silent.address() as AddressInfo;
     const anchors = parseCertificates(readFileSync(authority.cert), 'test');
-    const how = { userAgent: 'test', timeoutMs: 100, clock: systemClock, signal: new AbortController().signal };
+    const how = { timeoutMs: 100, clock: systemClock, signal: new AbortController().signal };
     const asked = { server: `https://127.0.0.1:${port}`, serverName: undefined, anchors, path, ...how };
     await expect(readPublicObject(asked)).rejects.toMatchObject({ code: 'KubeUnavailable' });
     silent.close();
