@@ -16,6 +16,12 @@ export const serverAddress = (url: URL): Address => ({ host: bareHost(url), port
 /** Host without brackets: an IPv6 address has them in a URL (RFC 3986, section 3.2.2), and nowhere else. */
 export const bareHost = ({ hostname }: Pick<URL, 'hostname'>): string => hostname.replace(/^\[(.+)\]$/, '$1');
 
+/** Host that a URL names, without brackets; undefined for other text. */
+export function hostOfUrl(text: string): string | undefined {
+  const url = URL.parse(text.trim());
+  return url === null || url.hostname === '' ? undefined : bareHost(url);
+}
+
 /** `host`: a name or an address without brackets. */
 export const isLoopbackHost = (host: string): boolean =>
   host === 'localhost' || host === '::1' || host.startsWith('127.');

@@ -136,14 +136,14 @@ export async function syncAll(disk: Disk, directories: readonly string[]): Promi
 }
 
 /** Makes a directory that only its owner may enter, with its missing parents. */
-export async function ensurePrivateDirectory(directory: string, disk: Disk = realDisk): Promise<void> {
+export async function ensurePrivateDirectory(directory: string): Promise<void> {
   await attempt({ code: 'WriteFailed', action: 'make', what: 'directory', directory }, async () => {
-    await ensureDirectory(disk, dirname(directory));
-    if ((await unlessAbsent(() => disk.lstat(directory))) === undefined) {
-      await disk.mkdir(directory, { mode: 0o700 });
-      await syncDirectory(disk, dirname(directory));
+    await ensureDirectory(realDisk, dirname(directory));
+    if ((await unlessAbsent(() => realDisk.lstat(directory))) === undefined) {
+      await realDisk.mkdir(directory, { mode: 0o700 });
+      await syncDirectory(realDisk, dirname(directory));
     }
-    await disk.chmod(directory, 0o700);
+    await realDisk.chmod(directory, 0o700);
   });
 }
 

@@ -1,5 +1,6 @@
 // The API servers that are known for this machine, by which a kubeconfig shows whether it is this machine's. Pure.
 import { bareHost, isLoopbackHost } from '../address.ts';
+import type { IssuedHere } from '../pki/issued-here.ts';
 
 /** URLs of this machine's API server, as far as known, and the check of its CAs' certificates. */
 export interface KnownServers {
@@ -7,15 +8,9 @@ export interface KnownServers {
   readonly local?: string;
   /** Servers that components of this machine reach with certificates of its own CA. */
   readonly components?: readonly string[];
-  readonly issued?: Issued | undefined;
+  readonly issued?: IssuedHere | undefined;
   /** Only the server and its CA count, not the user. */
   readonly anyUser?: boolean;
-}
-
-/** Whether the CAs of this machine have issued PEM; undefined where it cannot be read. */
-interface Issued {
-  readonly certificate: (pem: Uint8Array) => boolean | undefined;
-  readonly authority: (pem: Uint8Array) => boolean | undefined;
 }
 
 /** Whether the URL of a server is one of this machine's API server. */

@@ -16,8 +16,8 @@ export const lifeMsOf = ({ notBefore, notAfter }: Life): number => notAfter.getT
 /** Remaining milliseconds at which a CA of this life is due. `beforeMs`: as configured. */
 export const caDueMs = (lifeMs: number, beforeMs: number): number => Math.min(beforeMs, lifeMs * mostOfLife);
 
-/** Milliseconds before notAfter at which a renewal is due. */
-export const caThresholdMs = (ca: Life, beforeMs = defaultCaBeforeMs): number => caDueMs(lifeMsOf(ca), beforeMs);
+/** Milliseconds before notAfter at which a renewal is due by default. */
+export const caThresholdMs = (ca: Life): number => caDueMs(lifeMsOf(ca), defaultCaBeforeMs);
 
 /** Not later than any node renews it; `ownBeforeMs`: the threshold of a CA that has one of its own. */
 export const earliestDue = (ca: Life, ownBeforeMs = 0): Date =>

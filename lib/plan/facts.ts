@@ -1,6 +1,7 @@
 // Facts about each artefact when a plan is made: plain data, gathered by gather.ts, no keys. Pure.
 import type { ResolvedArtefact } from '../inventory/model.ts';
 import type { Certificate, CertificateFacts } from '../pki/certificate.ts';
+import type { OfferedPair } from './judge-pair.ts';
 
 export type ArtefactFacts =
   /** Nothing there. */
@@ -202,13 +203,7 @@ export type OfferAnswer =
   | { readonly successor: Certificate }
   /** The cluster has no other CA than this machine. */
   | { readonly none: true }
-  | {
-      readonly offered: Certificate;
-      /** The certificate here, where it is whole. */
-      readonly present: Certificate | undefined;
-      /** The CA next to the target on this machine; none where it cannot be read. */
-      readonly authorities: readonly Certificate[];
-    };
+  | OfferedPair;
 
 /** Offers by target. */
 export type Offers = ReadonlyMap<string, Offer>;

@@ -19,13 +19,16 @@ export function isEnding(
   return notAfter.getTime() - now.getTime() < life * announcedPart;
 }
 
-interface Offer {
-  readonly target: ResolvedTarget;
+export interface OfferedPair {
   readonly offered: Certificate;
-  /** The certificate in that place, where it can be read. */
+  /** The certificate in its place, where it is whole. */
   readonly present: Certificate | undefined;
   /** The CA next to the target on this machine; none where it cannot be read. */
   readonly authorities: readonly Certificate[];
+}
+
+interface Offer extends OfferedPair {
+  readonly target: ResolvedTarget;
   readonly now: Date;
 }
 

@@ -3,7 +3,7 @@
 // object is put back whole, so entries, labels and annotations that the inventory does not know stay unchanged.
 import { isUtf8 } from 'node:buffer';
 import { getIfPresent, objectPath } from '../kube/objects.ts';
-import { type ErrorCode, isCode, RecoveryError } from '../errors.ts';
+import { isCode, RecoveryError } from '../errors.ts';
 import type { ApiLocation, Location } from '../inventory/model.ts';
 import type { ConfigMap, KubeConnection, Secret } from '../kube/kube.ts';
 import { sharingReads } from '../kube/shared-reads.ts';
@@ -71,7 +71,7 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
   async function replace(location: ApiLocation, next: Material, seen: SeenObject, signal: AbortSignal): Promise<void> {
     const cached = lastRead.get(objectPath(location));
     if (cached?.metadata?.resourceVersion === seen.version) {
-      const conflict = await put(location, next, cached, signal).then(() => undefined, unlessOther('KubeConflict'));
+      const conflict = await put(location, next, cached, signal).then(() => undefined, conflictOf);
       if (conflict === undefined) return;
       // Only the entries that were seen show whether another client has changed more than metadata.
       if (seen.entries === undefined) throw conflict;
@@ -80,7 +80,7 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
       for (let attempt = 2; ; attempt += 1) {
         const live = await get(location, signal);
         if (live === undefined || !isAsSeen(location, live, seen, next)) throw changed(location);
-        const conflict = await put(location, next, live, signal).then(() => undefined, unlessOther('KubeConflict'));
+        const conflict = await put(location, next, live, signal).then(() => undefined, conflictOf);
         if (conflict === undefined) return;
         if (seen.entries === undefined || attempt >= mostAttempts) throw conflict;
       }
@@ -138,13 +138,11 @@ export function createApiStore({ connection, fieldManager }: ApiStoreOptions): S
   };
 }
 
-/** Returns the error, where it has that code; else throws it. */
-const unlessOther =
-  (code: ErrorCode) =>
-  (err: unknown): RecoveryError => {
-    if (err instanceof RecoveryError && err.code === code) return err;
-    throw err;
-  };
+/** The error, where it is a conflict; throws another. */
+function conflictOf(err: unknown): RecoveryError {
+  if (isCode(err, 'KubeConflict')) return err;
+  throw err;
+}
 
 const smallCharacters = 64 * 1024;
 

@@ -1,7 +1,7 @@
 // The names and addresses by which clients know a server of this machine, and the certificate that kube-apiserver shows
 // for a name. Pure.
 import { isIP } from 'node:net';
-import { bareHost, isLoopbackHost } from '../address.ts';
+import { hostOfUrl, isLoopbackHost } from '../address.ts';
 import { hostPathOf } from '../inventory/discover/component-settings.ts';
 import { firstServiceIp } from '../inventory/discover/service-range.ts';
 import { dnsNameCovers } from '../pki/names.ts';
@@ -11,12 +11,7 @@ import { certificatesAt, type Side, type TrustFacts, valuesOf } from './trust-fa
 const kas = 'kube-apiserver';
 
 const hostsOf = (urls: readonly string[]): readonly string[] =>
-  urls
-    .flatMap((list) => list.split(','))
-    .flatMap((text) => {
-      const url = URL.parse(text.trim());
-      return url === null || url.hostname === '' ? [] : [bareHost(url)];
-    });
+  urls.flatMap((list) => list.split(',')).flatMap((url) => hostOfUrl(url) ?? []);
 
 const rules: Readonly<Record<NameRule, (facts: TrustFacts) => readonly string[]>> = {
   // Pods take the address of the service from their environment, and its name from DNS.

@@ -5,7 +5,7 @@
 //   memberName       ETCD_NAME of the environment file, the present certificates, the host name
 //   memberHostnames  hosts of the URLs in the environment file, the present certificates
 import { dirname, join } from 'node:path';
-import { bareHost } from '../../address.ts';
+import { hostOfUrl } from '../../address.ts';
 import { wholeCertificates } from '../../pki/certificate.ts';
 import type { Inventory, Parameters } from '../model.ts';
 import { checkedHostname } from '../values.ts';
@@ -37,7 +37,7 @@ export function decideEtcd({ environment = '', certificates, hostname }: EtcdFil
   const held = certificates.flatMap((pem) => wholeCertificates(pem).slice(0, 1));
   const names = [variable('ETCD_NAME'), ...held.map(({ facts }) => facts.commonName), hostname?.trim().toLowerCase()];
   const urls = urlVariables.flatMap((name) => (variable(name) ?? '').split(','));
-  const hosts = [...urls.flatMap((url) => hostOf(url) ?? []), ...held.flatMap(({ facts }) => facts.hostnames)];
+  const hosts = [...urls.flatMap((url) => hostOfUrl(url) ?? []), ...held.flatMap(({ facts }) => facts.hostnames)];
   const known = hosts
     .flatMap((host) => checkedHostname(host) ?? [])
     .filter((host) => host !== '0.0.0.0' && host !== '::');
@@ -46,11 +46,6 @@ export function decideEtcd({ environment = '', certificates, hostname }: EtcdFil
     memberHostnames: [...new Set(known)].toSorted(),
     ...given,
   };
-}
-
-function hostOf(url: string): string | undefined {
-  const parsed = URL.parse(url.trim());
-  return parsed === null || parsed.hostname === '' ? undefined : bareHost(parsed);
 }
 
 /** Discovers an etcd. Throws PreconditionFailed on a machine that has no etcd of etcdadm. */
