@@ -50,7 +50,7 @@ const each = (value: string, before: readonly string[] | undefined): readonly st
 /** Adds the flags of these owners from the table. */
 function addFlags(command: Command, ...owners: readonly string[]): Command {
   for (const row of flagRows.filter(({ owner }) => owners.includes(owner))) {
-    const option = new Option(row.usage, row.help);
+    const option = new Option(row.usage, row.help).preset(row.alone);
     command.addOption(isRepeatable(row) ? option.argParser(each) : option);
   }
   return command;

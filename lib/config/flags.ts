@@ -1,7 +1,7 @@
 // The one table of flags: the options of the command line, the types of their values, their settings (sources.ts), the
 // names of flags in messages, and the tables of docs/reference.md (scripts/flags.ts) derive from it. No flag has a
 // default here: a default must not override the configuration file. Pure.
-import { type FlagColumns, initFlags } from './init-flags.ts';
+import { type FlagColumns, initFlags, usualWait } from './init-flags.ts';
 import { type Mode, modeNames } from './mode-names.ts';
 
 /** Each mode may have a credential of its own. */
@@ -175,7 +175,10 @@ const flagTable = {
   status: {
     '-o, --output <format>': { help: 'table, json or yaml (default: table)' },
     '--at <date>': { help: 'as of another day: would everything come back if it were off until then?' },
-    '--wait <duration>': { help: 'look again until all is well and served, at most so long, such as 2m' },
+    '--wait [duration]': {
+      alone: usualWait,
+      help: `look again until all is well and served, at most so long, such as 2m (without a value: ${usualWait})`,
+    },
     '--watch': { help: 'print the report again whenever something has changed' },
     '--fleet': { help: 'which nodes of the cluster lack a CA, or have not loaded it (default preset: node-ca)' },
   },
@@ -259,11 +262,11 @@ type Camel<Name extends string> = Name extends `${infer Head}-${infer Rest}`
   ? `${Head}${Capitalize<Camel<Rest>>}`
   : Name;
 type KeyOf<Usage> = Usage extends `${string}--${infer Name}`
-  ? Camel<Name extends `${infer Flag} <${string}` ? Flag : Name>
+  ? Camel<Name extends `${infer Flag} ${'<' | '['}${string}` ? Flag : Name>
   : never;
 type TypedAs<Usage, Columns> = Columns extends { readonly as: 'lists' | 'listsByName' | 'pathsByName' }
   ? readonly string[]
-  : Usage extends `${string}>`
+  : Usage extends `${string}${'>' | ']'}`
     ? string
     : boolean;
 type RowOf<Owner> = Owner extends FlagOwner

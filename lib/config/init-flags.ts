@@ -12,8 +12,13 @@ export interface FlagColumns {
   readonly units?: 'kept' | 'refused';
   /** Whether it describes the cluster: `init` writes it into the configuration file of the modes. */
   readonly isOfCluster?: boolean;
+  /** Value of a flag that is given without one, as `--wait [duration]` may be. */
+  readonly alone?: string;
   readonly help: string;
 }
+
+/** Time that kubeadm, too, gives a control plane to come up (`controlPlaneComponentHealthCheck`). */
+export const usualWait = '4m';
 
 const out = {
   '--out <directory>': {
@@ -65,7 +70,10 @@ export const initFlags = {
     '--executable <file>': { help: 'program that the units start where it lies (default: a copy of this one)' },
     ...fromPod,
     '--check': { help: 'change nothing; exit code 1 if anything would be changed' },
-    '--wait <duration>': { help: 'then wait until all is well and the node Ready, at most so long, such as 2m' },
+    '--wait [duration]': {
+      alone: usualWait,
+      help: `then wait until all is well and the node Ready, at most so long, such as 2m (without a value: ${usualWait})`,
+    },
     '--worker-token-file <file>': { help: 'on a worker: the token that init workers has printed; /dev/stdin reads it' },
   },
   'uninstall host': {

@@ -104,6 +104,15 @@ describe('run()', () => {
     expect(err).toContain(`Usage: kube-cert-recovery ${shown}`);
   });
 
+  it.each([
+    ['init host', '--executable=gone', '--executable: must name the program'],
+    ['status', '--at=2027-05-31', '--wait: must be left out with --at'],
+  ])('takes --wait of %s without a value, also before another flag', async (command, other, only) => {
+    const { exit, err } = await cli(...command.split(' '), '--wait', other);
+    expect({ exit, lines: err.split('\n').indexOf('') }).toEqual({ exit: exitCodes.usage, lines: 2 });
+    expect(err).toContain(only);
+  });
+
   it('tells all problems of flags and file together, then the usage', async () => {
     writeFileSync(
       join(directory, 'bad.yaml'),

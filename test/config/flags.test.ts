@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type ConfigFlags, flagOfField, flagRows, isRepeatable, typedValue } from '../../lib/config/flags.ts';
+import { parseDuration } from '../../lib/duration.ts';
 
 describe('flagRows', () => {
   it('gives no command two flags of one name', () => {
@@ -23,6 +24,15 @@ describe('flagRows', () => {
       ['--dry-run', true, false],
       ['--log-level', '4', false],
     ]);
+  });
+
+  it('has a value for each flag that may be given without one, and its help says so', () => {
+    const optional = flagRows.filter(({ usage }) => usage.endsWith(']'));
+    expect(optional.map(({ flag, owner }) => `${owner} ${flag}`)).toEqual(['status --wait', 'init host --wait']);
+    for (const { alone = '', help } of optional) {
+      expect(parseDuration(alone)).toBeGreaterThan(0);
+      expect(help).toContain(`(without a value: ${alone})`);
+    }
   });
 
   it('asks for a value exactly where one is read, and for fields that are flags once', () => {
