@@ -5,11 +5,12 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type FlagRow, flagRows, type FlagsOf, isRepeatable, typedValue } from '../lib/config/flags.ts';
 import type { ToolConfig } from '../lib/config/load.ts';
-import { isSaidByFile } from '../lib/config/sources.ts';
+import { saidByFile } from '../lib/config/sources.ts';
 import { withInstalled } from '../lib/install/installed-flags.ts';
 import { isExecutable } from '../lib/install/program-check.ts';
 import { copiedProgram, type ProgramPlaces } from '../lib/install/program-copy.ts';
 import type { UnitProgram } from '../lib/install/program-install.ts';
+import { isCode } from '../lib/errors.ts';
 import type { Problem } from '../lib/problems.ts';
 import { defaultBackupDir, defaultLockDir } from '../lib/well-known.ts';
 import { absoluteConfig, type CommandLine, configInput, type InstallLine, orKubeadm } from './read-config.ts';
@@ -26,7 +27,7 @@ export function hostFlags(
   words: readonly string[] = [],
   places?: ProgramPlaces,
 ) {
-  const isInFile = (field: string): boolean => isSaidByFile(configInput(typed, { cwd, env }), field);
+  const isInFile = (field: string): boolean => saidByFile(configInput(typed, { cwd, env }), field) !== undefined;
   const line = withInstalled(absoluteConfig(typed, cwd), { words, isInFile });
   const refused = flagRows.filter((row) => row.units === 'refused' && typedValue(line, row) !== undefined);
   const message = 'must be left out: the units of this host do not use it';
@@ -42,6 +43,19 @@ export function hostFlags(
     problems.push({ path: '--executable', kind: 'invalid', message: wanted });
   }
   return { flags: orKubeadm(line), program, problems };
+}
+
+/** File of metrics that units with this command line write, by their flag or the file that they name as it is now. */
+export function metricsFileOf(words: readonly string[], place: HostPlace): string | undefined {
+  const { metricsFile, config } = withInstalled<CommandLine>({}, { words });
+  if (metricsFile !== undefined || config === undefined) return metricsFile;
+  try {
+    const said = saidByFile(configInput({ config }, place), 'regen.metricsFile');
+    return typeof said === 'string' ? said : undefined;
+  } catch (err) {
+    if (!isCode(err, 'ConfigInvalid')) throw err;
+    return undefined; // that file is gone
+  }
 }
 
 /** Launcher of this program: dist/kube-cert-recovery starts the modules in dist/app. */

@@ -1,5 +1,6 @@
 // Output of `init host`, on a control-plane node and on a worker: lines for people, or one document for programs.
 import { type HostMachine, readText } from '../lib/install/host-apply.ts';
+import { removeMetrics } from '../lib/install/former-metrics.ts';
 import type { UnitFile } from '../lib/install/host.ts';
 import { isInUse } from '../lib/install/program-copy.ts';
 import type { UnitProgram } from '../lib/install/program-install.ts';
@@ -21,6 +22,8 @@ export interface Installation {
   readonly settings: readonly string[];
   /** Changes of the command that the units run. */
   readonly changes: readonly string[];
+  /** File of metrics that the units used to write; undefined: none is left behind. */
+  readonly formerMetrics: string | undefined;
   readonly lookHere: () => ReturnType<typeof lookAtNode>;
 }
 
@@ -33,7 +36,9 @@ export async function checkInstallation(installation: Installation, io: Io): Pro
   const wouldCopy =
     copied !== undefined && here.systemctl !== undefined && !(await isInUse(copied.source, copied.places));
   const copy = wouldCopy ? [`Would copy ${copied.source} to ${executable}`] : [];
-  printLines(installation, [...copy, ...unitLines(outcomes, true), ...settings], io);
+  const { formerMetrics } = installation;
+  const gone = formerMetrics === undefined ? [] : [`Would remove ${formerMetrics}`];
+  printLines(installation, [...copy, ...unitLines(outcomes, true), ...settings, ...gone], io);
   const isChanged = printEnd(
     installation,
     { examined: { isChanged: wouldCopy, lines: copy }, outcomes, status, isInstalled },
@@ -45,6 +50,16 @@ export async function checkInstallation(installation: Installation, io: Io): Pro
 /** Lines for people. */
 export function printLines({ format }: Pick<Installation, 'format'>, lines: readonly string[], io: Io): void {
   if (format === 'text' && lines.length > 0) io.stdout.write(`${lines.join('\n')}\n`);
+}
+
+/** Removes the file of metrics that the units no longer write. Lines for people. */
+export async function withoutFormerMetrics({
+  here,
+  formerMetrics,
+}: Pick<Installation, 'here' | 'formerMetrics'>): Promise<readonly string[]> {
+  if (formerMetrics === undefined) return [];
+  await removeMetrics(formerMetrics, here, 'start');
+  return [`Removed ${formerMetrics}`];
 }
 
 interface InstallationEnd {

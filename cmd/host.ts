@@ -9,6 +9,7 @@ import {
   installedCommand,
   thisMachine,
 } from '../lib/install/host-apply.ts';
+import { formerMetrics } from '../lib/install/former-metrics.ts';
 import { type HostUnits, plainCommand, renderHost, repairCommand, starterText } from '../lib/install/host.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
 import { systemClock } from '../lib/clock.ts';
@@ -24,8 +25,8 @@ import { hostManifests } from '../lib/install/rbac.ts';
 import { toYaml } from '../lib/yaml.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
-import { hostFlags, type HostLine, unitFlags } from './host-flags.ts';
-import { checkInstallation, type Installation, printEnd, printLines } from './host-report.ts';
+import { hostFlags, type HostLine, metricsFileOf, unitFlags } from './host-flags.ts';
+import { checkInstallation, type Installation, printEnd, printLines, withoutFormerMetrics } from './host-report.ts';
 import { hostUnitsOf } from './host-units.ts';
 import { initWorkerCommand } from './init-worker.ts';
 import { connectingOf, withConnection } from '../lib/run/connections.ts';
@@ -70,6 +71,7 @@ export async function initHostCommand(typed: HostLine, io: Io, machine?: HostMac
     format,
     settings: settingLines(before, now),
     changes: changesOf(before, now),
+    formerMetrics: await formerMetrics(metricsFileOf(before, io), config.metricsFile),
     lookHere: async () => lookAtNode(config, look, io),
   };
   if (config.dryRun) return printUnits(config, installation, io);
@@ -111,7 +113,8 @@ async function install(installation: Installation, { config, units, waitMs }: In
   }
   const outcomes = files.map(({ path, does }) => ({ path, does, isChanged: outcome.written.includes(path) }));
   const absent = outcome.absent.map((unit) => `There is no ${unit} here: until there is, only the timer repairs.`);
-  printLines(installation, [...examined.lines, ...unitLines(outcomes, false), ...absent, ...settings], io);
+  const gone = await withoutFormerMetrics(installation);
+  printLines(installation, [...examined.lines, ...unitLines(outcomes, false), ...absent, ...settings, ...gone], io);
   const end = sight && (await waitForNode(lookHere, { began, waitMs, before: sight.status }, io));
   await grantRights(config, format === 'json' ? { ...io, stdout: io.stderr } : io);
   const { status } = await lookHere(); // with the rights that were granted now

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
+import { formerMetrics } from '../lib/install/former-metrics.ts';
 import { applyHost, type HostMachine, installedCommand, thisMachine } from '../lib/install/host-apply.ts';
 import { tokenFlags, workerDirectory } from '../lib/install/installed-flags.ts';
 import { defaultDirectory, hostLayout, workerTokenFile } from '../lib/install/layout.ts';
@@ -12,12 +13,12 @@ import { controlPlaneSign, workerToken, writeWorkerToken } from '../lib/install/
 import { renderWorker, workerCommand } from '../lib/install/worker-units.ts';
 import { allDirectories } from '../lib/inventory/places.ts';
 import { exitCodes } from './exit-codes.ts';
-import { hostFlags, type HostLine, unitFlags } from './host-flags.ts';
+import { hostFlags, type HostLine, metricsFileOf, unitFlags } from './host-flags.ts';
 import { workerUnitsOf } from './host-units.ts';
 import { asWorker, configInput, installFormats, outputFormat, resolveHere } from './read-config.ts';
 import type { Io } from './io.ts';
 import { unitLines } from '../lib/status/installed-text.ts';
-import { checkInstallation, printEnd, printLines } from './host-report.ts';
+import { checkInstallation, printEnd, printLines, withoutFormerMetrics } from './host-report.ts';
 import { lookAtNode } from './status.ts';
 import { nextCommand, shellWord } from '../lib/next-command.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
@@ -57,7 +58,8 @@ export async function initWorkerCommand(
   const token = workerToken(tokenText(source, io.cwd), source);
   const look = { given: sameMachine(flags, io.cwd), unitDirectory };
   const lookHere = async () => lookAtNode(asWorker(config), look, io);
-  const installation = { here, program, files, format, settings: [], changes: [], lookHere };
+  const former = await formerMetrics(metricsFileOf(before, io), config.metricsFile);
+  const installation = { here, program, files, format, settings: [], changes: [], formerMetrics: former, lookHere };
   if (check) return checkInstallation({ ...installation, files: [{ path, content: token }, ...files] }, io);
   const examined = await installProgram(program, files, here, io.signal);
   // The token first: the units need it when they start.
@@ -82,7 +84,7 @@ export async function initWorkerCommand(
     "When the kubelet's client certificate has expired, a new one is asked for before each start of the kubelet, and",
     'once a minute. An approver in the cluster has to approve it. A CA that the cluster has renewed is taken over.',
   ];
-  printLines(installation, lines, io);
+  printLines(installation, [...lines, ...(await withoutFormerMetrics(installation))], io);
   printEnd(installation, { examined, outcomes, status: (await lookHere()).status }, io);
   return exitCodes.done;
 }

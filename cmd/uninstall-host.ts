@@ -2,6 +2,7 @@
 import { dirname, resolve } from 'node:path';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig, type ToolConfig } from '../lib/config/load.ts';
+import { formerMetrics, removeMetrics } from '../lib/install/former-metrics.ts';
 import {
   type HostMachine,
   installedCommand,
@@ -32,12 +33,21 @@ export async function uninstallHostCommand(
   const { flags, problems } = hostFlags({ ...line, executable: '/proc/self/exe' }, io, before);
   const directory = out === undefined ? workerDirectory(before) : resolve(io.cwd, out);
   const format = outputFormat(installFormats, output, problems);
-  const { dryRun, backupDir, lockDir } = parseToolConfig({ ...configInput(flags, io), problems });
+  const { dryRun, backupDir, lockDir, metricsFile } = parseToolConfig({ ...configInput(flags, io), problems });
   const isPlan = dryRun || check;
-  const units = await removeHost(unitPaths(undefined, await repairedServices()), { ...here, dryRun: isPlan });
+  const { unitDirectory } = here;
+  const paths = unitPaths(unitDirectory, await repairedServices(unitDirectory));
+  const units = await removeHost(paths, { ...here, dryRun: isPlan });
+  const metrics = before.length === 0 ? undefined : await formerMetrics(metricsFile);
+  if (metrics !== undefined && !isPlan) await removeMetrics(metrics, here, 'stop');
   // After the units that start it, and authenticate with it.
   const copies = await removeProgram(isPlan, here.places);
-  const removed = [...units, ...copies, ...(await removeWorkerToken(directory, isPlan))];
+  const removed = [
+    ...units,
+    ...(metrics === undefined ? [] : [metrics]),
+    ...copies,
+    ...(await removeWorkerToken(directory, isPlan)),
+  ];
   const isChanged = removed.length > 0;
   const isGone = copies.some((path) => here.places?.commands.includes(dirname(path)));
   const left = isChanged ? leftLines({ backupDir, lockDir, isGone }) : ['Nothing to remove.'];

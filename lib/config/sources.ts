@@ -145,11 +145,10 @@ export function readSources(input: ConfigInput) {
   return { input, flags, file, settings, problems: all };
 }
 
-/** Whether the file of --config sets a field: `regen.renewBefore`. */
-export function isSaidByFile({ file }: ConfigInput, field: string): boolean {
+/** Value that the file of --config gives a field: `regen.renewBefore`. Undefined: it sets none, or a wrong one. */
+export function saidByFile({ file }: ConfigInput, field: string): unknown {
   const { settings } = settingsOfFile(file);
-  const said = field.split('.').reduce<unknown>((at, key) => (isMapping(at) ? at[key] : undefined), settings);
-  return said !== undefined;
+  return field.split('.').reduce<unknown>((at, key) => (isMapping(at) ? at[key] : undefined), settings);
 }
 
 /** Reports a missing field, unless it may be present: in an unread file, or given wrongly and reported already. */

@@ -1,12 +1,13 @@
 // The units of `init host`, as systemd itself understands them, printed by the program for a machine that the real
 // kubeadm made. Needs systemd-analyze (Debian package systemd); it need not be running.
 import { execFile } from 'node:child_process';
-import { mkdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
 import type { HostLine } from '../../cmd/host-flags.ts';
 import { initHostCommand } from '../../cmd/host.ts';
+import { uninstallHostCommand } from '../../cmd/uninstall-host.ts';
 import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
 
 let machine: KubeadmMachine;
@@ -171,6 +172,8 @@ describe('init host on a machine that has its units', () => {
   const timer = '--renew-before=30d --window=Sat/02:00-05:00';
   /** Of the last command. */
   let warned: string;
+  /** Of systemctl. */
+  const calls: string[] = [];
   /** As it is typed, on a machine where systemd would run. */
   async function initHost(line: HostLine, code = 0): Promise<string> {
     const [out, err, signal] = [[] as string[], [] as string[], AbortSignal.timeout(60_000)];
@@ -183,7 +186,12 @@ describe('init host on a machine that has its units', () => {
       stderr: { write: (text: string) => err.push(text) },
       signal,
     };
-    const here = { systemctl: () => Promise.resolve(), unitDirectory: units };
+    const here = {
+      async systemctl(...args: readonly string[]) {
+        calls.push(args.join(' '));
+      },
+      unitDirectory: units,
+    };
     expect(await initHostCommand({ executable: '/bin/true', ...line }, io, here), [...out, ...err].join('')).toBe(code);
     warned = err.join('');
     return out.join('');
@@ -251,6 +259,50 @@ describe('init host on a machine that has its units', () => {
     expect(warned).toContain('--metrics-file: "/nowhere" is not there, and nothing is written until it is');
     await initHost({ check: true, metricsFile: join(machine.root, 'certs.prom') }, 1);
     expect(warned).not.toContain('--metrics-file');
+  });
+
+  it('removes the file of metrics that they wrote, when they write another or none, and no other file', async () => {
+    const at = (name: string): string => join(machine.root, `${name}.prom`);
+    const [first, second, others] = [at('first'), at('second'), at('others')];
+    const own = '# HELP kube_cert_recovery_build_info Version\nkube_cert_recovery_build_info{version="1"} 1\n';
+    for (const path of [first, second]) await writeFile(path, own);
+    await writeFile(others, 'node_boot_time_seconds 1\n');
+    const names = async () => (await readdir(machine.root)).filter((name) => name.endsWith('.prom')).toSorted();
+
+    await initHost({ metricsFile: first });
+    expect(await initHost({})).not.toContain('Removed');
+    expect(await initHost({ metricsFile: second, check: true }, 1)).toContain(`\nWould remove ${first}\n`);
+    expect(await names()).toEqual(['first.prom', 'others.prom', 'second.prom']);
+    calls.length = 0;
+    expect(await initHost({ metricsFile: second })).toContain(`\nRemoved ${first}\n`);
+    // A run that began before would write it again.
+    expect(calls.at(-1)).toBe('start kube-cert-recovery.service');
+    expect(await names()).toEqual(['others.prom', 'second.prom']);
+    await initHost({ metricsFile: others });
+    expect(await initHost({ metricsFile: 'none' })).not.toContain('Removed');
+    expect(await names()).toEqual(['others.prom']);
+  });
+
+  it('removes it also where the file of --config had named it, and with uninstall host', async () => {
+    const config = join(machine.root, 'metrics.yaml');
+    const yaml = (more: string): string =>
+      `apiVersion: kube-cert-recovery/v1alpha1\nkind: Configuration\npreset: kubeadm\ndirectories: { kubernetesDir: ${machine.path()} }\n${more}`;
+    const file = join(machine.root, 'named.prom');
+    const write = (): Promise<void> => writeFile(file, 'kube_cert_recovery_build_info{version="1"} 1\n');
+    await write();
+    await writeFile(config, yaml(`regen: { metricsFile: ${file} }\n`));
+    await initHost({ config });
+    expect(await initHost({ metricsFile: join(machine.root, 'next.prom') })).toContain(`\nRemoved ${file}\n`);
+    await write();
+    await initHost({ metricsFile: file });
+    const [told, signal, out] = [[] as string[], AbortSignal.timeout(60_000), join(machine.root, 'out')];
+    const stdout = { write: (text: string) => told.push(text) };
+    const io = { argv: [], env: {}, cwd: machine.root, stdout, stderr: stdout, signal };
+    const here = { systemctl: () => Promise.resolve(), unitDirectory: units };
+    expect(await uninstallHostCommand({ out, dryRun: true }, io, here)).toBe(0);
+    expect(told.join('')).toContain(`Would remove ${file}\n`);
+    expect(await uninstallHostCommand({ out }, io, here)).toBe(0);
+    await expect(readFile(file)).rejects.toThrow('ENOENT');
   });
 
   it('does not say that renewal is off where a file asks for it', async () => {
