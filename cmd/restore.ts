@@ -253,12 +253,18 @@ function outcomeText(outcome: Outcome, wanted: Generation): string {
   return `Restored ${what}; what was there is kept as a new generation.\n`;
 }
 
+/** A copy that cannot be read cannot be put back; an unusable one can, as it was. */
+function stateText({ problem, unusable, notAfter }: Generation, now: Date): string {
+  if (problem !== undefined) return 'unreadable';
+  return unusable === undefined ? endText(notAfter, now) : 'unusable';
+}
+
 function listText(kept: readonly Generation[], now: Date): string {
   const text = table(kept, [
     ['ARTEFACT', ({ artefact }) => artefact],
     ['GENERATION', ({ generation }) => generation],
     ['KEPT AT', keptText],
-    ['EXPIRES', (one) => (isOfNoUse(one) ? 'unusable' : endText(one.notAfter, now))],
+    ['EXPIRES', (one) => stateText(one, now)],
   ]);
   return text.replaceAll(/ +$/gm, '');
 }

@@ -110,7 +110,7 @@ export function parseCertificates(
 ): Certificate[] {
   const subject = `certificates of ${what}`;
   const refuse = unreadable(subject);
-  const certificates = readPem(pem, subject, others === 'unread' ? others : 'read').flatMap(({ label, der, line }) => {
+  const certificates = readPem(pem, subject, others === 'refused' ? 'read' : others).flatMap(({ label, der, line }) => {
     if (others === 'unread' ? der.length === 0 : label !== 'CERTIFICATE' && others === 'skipped') return [];
     if (label !== 'CERTIFICATE') throw refuse(`block "${label}" (line ${line}), wanted only "CERTIFICATE"`);
     try {

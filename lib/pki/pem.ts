@@ -1,7 +1,7 @@
 // Reads PEM text strictly: every line like a mark belongs to a block, whole and well-formed, or the text is refused.
 // Lenient readers drop a damaged block silently, and a bundle that lost a certificate to a torn write then seems
-// healthy. Text and comments between blocks are allowed, headers inside a block (RFC 1421) are not, but in blocks of
-// others that stay unread.
+// healthy. Text and comments between blocks are allowed, headers inside a block (RFC 1421) are not, but in blocks that
+// are no certificates where only certificates are wanted: Go and OpenSSL pass over those.
 import { bounds } from '../bounds.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 
@@ -30,8 +30,11 @@ interface OpenBlock extends Pick<PemBlock, 'label' | 'line'> {
   isUnread: boolean;
 }
 
-/** Whether blocks that Go does not take for a certificate (another label, headers) are read, or only have to be closed. */
-type Foreign = 'read' | 'unread';
+/**
+ * Whether blocks that are no certificates are read. `skipped`: one with headers only has to be closed. `unread`: all
+ * that Go's pools of CAs do not count (another label, headers) only have to be closed.
+ */
+type Foreign = 'read' | 'skipped' | 'unread';
 
 /** Error of a problem found with `subject`. */
 export const unreadable =
@@ -93,7 +96,8 @@ export function readPem(text: Uint8Array, subject: string, foreign: Foreign = 'r
     } else if (boundary.test(line)) {
       throw refuse(open.line, `block "${open.label}" is cut off`);
     } else if (line.includes(':')) {
-      open.isUnread ||= foreign === 'unread' && open.body.length === 0;
+      const isPassed = foreign === 'unread' || (foreign === 'skipped' && open.label !== 'CERTIFICATE');
+      open.isUnread ||= isPassed && open.body.length === 0;
       if (!open.isUnread) throw refuse(at, `block "${open.label}" has headers`);
     } else {
       open.body.push(line.replaceAll(/[ \t]/g, ''));

@@ -17,7 +17,7 @@ import { readRegularFile } from '../disk/files.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { unlessInvalid } from '../pki/pem.ts';
 import type { DiskLocation, Endpoints, Location } from '../inventory/model.ts';
-import { parseCertificates } from '../pki/certificate.ts';
+import { type Certificate, parseCertificates } from '../pki/certificate.ts';
 import { BackupDirectory, type Files, type Owners } from './backup-directory.ts';
 import { withDirectories } from './bundle-directory.ts';
 import { type Change, type Layout, lookingAt, type Part, unseenParts } from './disk-layout.ts';
@@ -25,9 +25,9 @@ import { commitAll, discardAll, type Placement, placeAll, prepareAll } from './d
 import { bothRoles, requireOwn } from './others-content.ts';
 import { layoutOf } from './layouts.ts';
 import { inTurn, type Owner, refuseFilesOfOthers, refuseOneFile } from './shared-files.ts';
-import { locationText, verifyMaterial, type Found, type Store } from './store.ts';
+import { type Entries, locationText, verifyMaterial, type Found, type Store } from './store.ts';
 import { filesOf, isFile, pathOf } from '../inventory/places.ts';
-import { certificateKey } from '../inventory/content.ts';
+import { caBundleKey, certificateKey } from '../inventory/content.ts';
 
 export interface DiskStoreOptions {
   /** Directory for backups of replaced files; without it none are kept. */
@@ -262,13 +262,19 @@ export const keptParts = (files: Files): readonly Part[] =>
 
 function canBeUnderstood(location: DiskLocation, layout: Layout, files: Files): boolean {
   const understood = layout.understand(keptParts(files));
-  const pem = understood?.entries[certificateEntry(location)];
-  if (understood?.problem !== undefined || understood?.foreign !== undefined || pem === undefined) return false;
-  return unlessInvalid(() => parseCertificates(pem, 'backup', 'skipped')) !== undefined;
+  if (understood === undefined || understood.problem !== undefined || understood.foreign !== undefined) return false;
+  return unlessInvalid(() => mainCertificates(location, understood.entries)) !== undefined;
 }
 
-/** The entry whose certificate determines how long an artefact is valid. */
-export const certificateEntry = (location: DiskLocation): string => filesOf(location)[0]?.entry ?? certificateKey;
+/**
+ * Certificates of the entry that determines how long an artefact is valid; undefined without that entry. Blocks of
+ * others beside them are accepted where a write accepts them. Throws MaterialInvalid.
+ */
+export function mainCertificates(location: DiskLocation, entries: Entries): readonly Certificate[] | undefined {
+  const entry = filesOf(location)[0]?.entry ?? certificateKey;
+  const pem = entries[entry];
+  return pem && parseCertificates(pem, locationText(location), entry === caBundleKey ? 'unread' : 'skipped');
+}
 
 function diskLocation(location: Location): DiskLocation {
   if (isFile(location)) return location;

@@ -5,16 +5,15 @@ import { attempt } from '../disk/disk.ts';
 import { isCode, RecoveryError } from '../errors.ts';
 import { unlessInvalid, valueOrProblem } from '../pki/pem.ts';
 import type { Artefact, DiskLocation } from '../inventory/model.ts';
-import { parseCertificates } from '../pki/certificate.ts';
 import { ownFirst } from '../pki/signer-certificate.ts';
 import {
   artefactAt,
-  certificateEntry,
   createDiskStore,
   type DiskArtefact,
   type DiskStoreOptions,
   keptParts,
   lookAt,
+  mainCertificates,
   replaceParts,
 } from './disk-store.ts';
 import { lookingAt, unseenParts } from './disk-layout.ts';
@@ -162,9 +161,7 @@ export async function readPresentEnd(
 
 /** notAfter of the leaf, or of a signer's own certificate; of a bundle the earliest. */
 function endOf(entries: Entries, location: DiskLocation): Date | undefined {
-  const pem = entries[certificateEntry(location)];
-  if (pem === undefined) return undefined;
-  const all = unlessInvalid(() => parseCertificates(pem, locationText(location), 'skipped')) ?? [];
+  const all = unlessInvalid(() => mainCertificates(location, entries)) ?? [];
   const ends = ownFirst(all, entries[privateKeyKey])
     .map(({ facts }) => facts.notAfter)
     .slice(0, isFileOfItsOwn(location, caBundleKey) ? undefined : 1);

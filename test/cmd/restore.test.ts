@@ -117,7 +117,7 @@ it('restore puts back what can be read, and says what of the rest cannot', async
   try {
     const listed = await restore();
     expect(listed.exit).toBe(1);
-    expect(listed.out).toMatch(new RegExp(`^etcd-peer +${youngest} +\\S+ +unusable$`, 'm'));
+    expect(listed.out).toMatch(new RegExp(`^etcd-peer +${youngest} +\\S+ +unreadable$`, 'm'));
     expect(listed.out).toMatch(new RegExp(`^etcd-peer +${oldest} +\\S+ +20\\S+$`, 'm'));
     expect(listed.err).toContain(`/${youngest}/lost+found": is a directory where a file or link is wanted`);
     expect(listed.err).toContain(`"${shelfOfAnother}": is not a directory`);

@@ -86,6 +86,26 @@ describe('parseCertificates() accepts', () => {
   });
 });
 
+describe('parseCertificates() skips', () => {
+  const headers = 'Comment: of others\n\n';
+  const others = (label: string, body: string): string => `-----BEGIN ${label}-----\n${body}\n-----END ${label}-----\n`;
+
+  test.each([
+    ['an encrypted key', others('EC PRIVATE KEY', 'Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA')],
+    ['a block with a header of several lines', others('X509 CRL', 'Version: 1\n more\n\nAAAA')],
+  ])('%s among certificates, as Go and OpenSSL do', (_, block) => {
+    const parsed = parseCertificates(Buffer.from(block + a.pem + block + b.pem), 'test', 'skipped');
+    expect(parsed.map(({ pem }) => pem)).toEqual([a.pem, b.pem]);
+  });
+
+  test('no certificate with headers, which OpenSSL refuses, and no block that is cut off', () => {
+    const headed = a.pem.replace('CERTIFICATE-----\n', `CERTIFICATE-----\n${headers}`);
+    const parse = (text: string) => () => parseCertificates(Buffer.from(text), 'test', 'skipped');
+    expect(parse(headed + b.pem)).toThrow('has headers');
+    expect(parse(`-----BEGIN X509 CRL-----\n${headers}AAAA\n${b.pem}`)).toThrow('cut off');
+  });
+});
+
 describe('parseCertificates() reads', () => {
   const read = (pem: string): Certificate | undefined => parseCertificates(Buffer.from(pem), 'test')[0];
 

@@ -82,6 +82,35 @@ describe('listGenerations()', () => {
     expect(found?.unusable).toContain('Cannot read certificates');
   });
 
+  const block = (label: string, text: string): string => `-----BEGIN ${label}-----\n${text}\n-----END ${label}-----\n`;
+  const crl = block('X509 CRL', 'Version: 1\n\nAAAA');
+
+  it('has a use for copies whose certificates stand beside blocks of others with headers', async () => {
+    const cas = { kind: 'pemFile', file: join(dirname(files.pair.certFile), 'cas') } as const;
+    await writeFile(files.pair.certFile, crl + String(first.entries[certificateKey]));
+    await writeFile(cas.file, crl + String(authority));
+    await write(files.pair, second);
+    await write(cas, { entries: { 'ca-bundle.crt': second.entries[certificateKey] ?? authority }, annotations: {} });
+    const found = await listGenerations([...artefacts, { name: 'cas', location: cas }], options);
+    expect(found.map(({ artefact, unusable }) => [artefact, unusable])).toEqual([
+      ['apiserver', undefined],
+      ['cas', undefined],
+    ]);
+    for (const { notAfter: end } of found) expect(end).toBeInstanceOf(Date);
+    for (const location of [files.pair, cas])
+      expect(Object.keys((await createDiskStore(options).backup?.(location))?.entries ?? {})).not.toEqual([]);
+  });
+
+  it('has no use for a copy with an encrypted key', async () => {
+    await writeFile(
+      files.pair.keyFile,
+      block('EC PRIVATE KEY', 'Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA'),
+    );
+    await write(files.pair, second);
+    const [found] = await listGenerations(artefacts, options);
+    expect(found?.unusable).toMatch(/key/);
+  });
+
   const stray: readonly [string, string, (generation: string) => unknown][] = [
     ['a directory in it', 'EISDIR', (generation) => mkdir(join(generation, 'lost+found'))],
     ['a FIFO in it', 'ENOTREG', (generation) => execFileSync('mkfifo', [join(generation, 'tls.crt.new')])],
