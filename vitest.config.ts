@@ -23,6 +23,9 @@ const besideOthers = { maxWorkers: 4, sequence: { groupOrder: 1 } };
 /** They wait for nothing, so each core has one; the default leaves a core to Vitest itself, which is one of two. */
 const onEveryCore = { maxWorkers: '100%' };
 
+/** A second, the default, is short of what a busy machine takes. A poll ends as soon as it succeeds. */
+const patience = { expect: { poll: { timeout: 30_000 } } };
+
 /** Minutes, however short they are written: they kill something at each of its steps, or wait. */
 const slow = /\/(.*-(kill|crash|faults)|convergence|npm-versions|second-actor|slow-api)\.test\.ts$/;
 
@@ -59,6 +62,7 @@ export const projects = [
       include: [...unit],
       ...onEveryCore,
       // A hanging test is to be found, a slow machine is none.
+      ...patience,
       testTimeout: 60_000,
       hookTimeout: 60_000,
       env,
@@ -70,6 +74,7 @@ export const projects = [
       // Processes that are started and killed, simulated years, interleavings, faults of each system call.
       include: [...stories],
       ...onEveryCore,
+      ...patience,
       testTimeout: 60_000,
       hookTimeout: 60_000,
       env: inMemory,
@@ -79,6 +84,7 @@ export const projects = [
     test: {
       name: 'integration',
       include: ['test/integration/**/*.test.ts'],
+      ...patience,
       testTimeout: 300_000,
       hookTimeout: 900_000,
       ...besideOthers,
@@ -90,6 +96,7 @@ export const projects = [
     test: {
       name: 'e2e',
       include: ['test/e2e/**/*.test.ts'],
+      ...patience,
       testTimeout: 1_800_000,
       hookTimeout: 1_800_000,
       ...besideOthers,

@@ -184,7 +184,7 @@ describe('proveAll()', () => {
   it('leaves a note before it asks, which the next pass completes', async () => {
     const ended = options({ connect: () => new Promise<never>(() => undefined) });
     void proveAll([kubelets], notes(), ended);
-    await vi.waitFor(async () => expect(await loadPending(notes().state)).toHaveLength(1));
+    await vi.waitFor(async () => expect(await loadPending(notes().state)).toHaveLength(1), { timeout: 30_000 });
     expect(await proveAll([], notes(), options())).toEqual(['kubelet: its use has not been proven yet']);
     expect(await loadPending(notes('another boot').state)).toEqual([]);
   });
