@@ -1,10 +1,9 @@
 // `init approver` and `uninstall approver`: mode approver as a static pod of its own on this control-plane node of
 // kubeadm.
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
-import { installedSettings, namespaceIn } from '../lib/config/installed-settings.ts';
+import { installedSettings } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
 import { installApprover, removeApprover } from '../lib/install/approver-apply.ts';
@@ -15,7 +14,7 @@ import { nextCommand } from '../lib/next-command.ts';
 import { version } from '../lib/program.ts';
 import { connectingOf, withConnection } from '../lib/run/connections.ts';
 import { exitCodes } from './exit-codes.ts';
-import { configInput, installFlags, type InstallLine, orKubeadm } from './read-config.ts';
+import { configInput, installFlags, type InstallLine, keptSettings, orKubeadm } from './read-config.ts';
 import type { Io } from './io.ts';
 
 type ApproverLine = InstallLine & FlagsOf<'init approver'>;
@@ -23,14 +22,15 @@ type ApproverLine = InstallLine & FlagsOf<'init approver'>;
 export async function initApproverCommand({ image, ...line }: ApproverLine, io: Io): Promise<number> {
   const { flags, options, problems } = installFlags(line, io);
   const { namespace: typed, ...others } = flags;
-  const own = configFile(options.directory);
-  const kept = line.config === undefined && existsSync(own) ? own : undefined;
+  const { preset: _ofTheMachine, ...named } = others; // its settings name none
+  const kept = keptSettings(configFile(options.directory), named, io);
   const input = {
-    ...configInput({ ...others, ...(kept && { config: kept }) }, io),
+    ...configInput(others, io),
+    ...(kept && { file: kept.file }),
     problems,
     defaultPreset: 'kubeadm',
   };
-  const namespace = typed ?? (kept && namespaceIn(input.file?.text ?? '')) ?? defaultNamespace;
+  const namespace = typed ?? kept?.namespace ?? defaultNamespace;
   const {
     inventory,
     environment,
@@ -69,7 +69,8 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
       dryRun,
       print: (text) => void io.stdout.write(`${text}\n`),
     });
-    if (kept !== undefined && !dryRun) io.stdout.write(`Settings: those of ${kept}; others are given with --config.\n`);
+    if (kept !== undefined && !dryRun)
+      io.stdout.write(`Settings: those of ${kept.file.path}; others are given with --config.\n`);
     if (image === undefined && !dryRun) io.stdout.write(noPodText(options.directory));
     return exitCodes.done;
   });

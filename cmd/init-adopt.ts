@@ -1,28 +1,25 @@
 // `init adopt` and `uninstall adopt`: moves a control-plane machine of kubeadm to certificate files that follow objects
 // in the API, and back to kubeadm's files.
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { runAdopt } from '../lib/adopt/adopt.ts';
 import { controlPlaneNames, joinNames, localServer, servedNames } from '../lib/adopt/kubeadm-files.ts';
 import { machineLockDir, requireManifestsFree } from '../lib/adopt/manifests-lock.ts';
-import { givenSettings, podLayout } from '../lib/adopt/pod-files.ts';
+import { podLayout } from '../lib/adopt/pod-files.ts';
 import { runUnadopt } from '../lib/adopt/unadopt.ts';
 import { systemClock } from '../lib/clock.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
-import { installedSettings, namespaceIn } from '../lib/config/installed-settings.ts';
+import { installedSettings } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
-import type { ConfigInput } from '../lib/config/sources.ts';
 import type { Api } from '../lib/install/apply.ts';
 import { adoptedNodes } from '../lib/install/install-record.ts';
 import { directoriesOfKubeadm, discoverKubeadm, type Discovery } from '../lib/inventory/discover/kubeadm-machine.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import type { Problem } from '../lib/problems.ts';
-import { toYaml } from '../lib/yaml.ts';
 import { webhookText } from '../lib/webhooks/intercepting.ts';
 import { connect, connectingOf } from '../lib/run/connections.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './io.ts';
-import { type CommandLine, configInput, installFlags, type InstallLine } from './read-config.ts';
+import { type CommandLine, configInput, installFlags, type InstallLine, keptSettings } from './read-config.ts';
 import { purgeCommand } from './uninstall.ts';
 
 export type AdoptLine = InstallLine & Omit<FlagsOf<'init adopt'>, 'repair'>;
@@ -34,10 +31,10 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
     const { flags, options, directories, admin, discovery, connecting } = machine;
     const names = await hostnamesOf(discovery, { ...connecting, pkiDir: directories.pkiDir });
     const { preset, ...named } = withNames(admin, names, discovery.parameters['serviceIP'] ?? []);
-    const kept = keptFile(flags, options.directory, io);
+    const kept = keptSettings(podLayout(options.directory, 'kube-apiserver').configFile, flags, io);
     const input = {
       ...configInput({ ...named, ...(kept === undefined && { preset }) }, io),
-      ...(kept && { file: { ...kept, text: toYaml(givenSettings(kept.text)) } }),
+      ...(kept && { file: kept.file }),
     };
     const config = parseToolConfig(input);
     const { recoveryServerName, environment, approver, policy } = config;
@@ -49,7 +46,7 @@ export function initAdoptCommand({ image, ...line }: AdoptLine, io: Io): Promise
       resolved: resolve(config.inventory, environment),
       directory,
       image: image ?? '',
-      namespace: flags.namespace ?? (kept && namespaceIn(kept.text)),
+      namespace: flags.namespace ?? kept?.namespace,
       server,
       kubeletServer: discovery.endpoints.local ?? server,
       recoveryServerName,
@@ -129,13 +126,6 @@ async function machineOf(line: AdoptLine, io: Io, found: readonly Problem[]) {
     print: (text: string): void => void io.stdout.write(`${text}\n`),
   };
   return { flags, options, directories, admin, config, discovery, connecting };
-}
-
-/** Configuration of the last adoption, whose settings a run without a file keeps. */
-function keptFile({ config, preset }: CommandLine, directory: string, io: Io): ConfigInput['file'] {
-  const path = podLayout(directory, 'kube-apiserver').configFile;
-  if (config !== undefined || preset !== undefined || !existsSync(path)) return undefined;
-  return configInput({ config: path }, io).file;
 }
 
 /** Flags for the inventory, which does not know the directories of kubeadm's files. */

@@ -1,9 +1,10 @@
 // Configuration of this invocation: reads the file of --config and leaves its validation to lib/config/load.ts. Flags
 // outside the file's schema are validated here. Also its meaning on this machine: names and clock.
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import type { CommonConfig, ToolConfig } from '../lib/config/load.ts';
+import { keptIn } from '../lib/config/installed-settings.ts';
 import type { ConfigInput } from '../lib/config/sources.ts';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { errorText, RecoveryError, systemCode } from '../lib/errors.ts';
@@ -19,6 +20,7 @@ import { builtAt as thisBuild } from '../lib/program.ts';
 import { nearest, valueText } from '../lib/problems.ts';
 import type { Problem } from '../lib/problems.ts';
 import { clockFactsFor } from '../lib/run/runtime.ts';
+import { toYaml } from '../lib/yaml.ts';
 import type { Io } from './io.ts';
 
 export type CommandLine = FlagsOf<'all' | 'modes'>;
@@ -54,6 +56,13 @@ export function configInput({ config, ...flags }: CommandLine, { env, cwd }: Pic
   // Afterwards: a file that another user has put there since would show.
   requireClosed(path, { code: 'ConfigInvalid', cannot: `Cannot take configuration "${path}"` });
   return { ...input, file: { path, text } };
+}
+
+/** Settings that an earlier `init` has left at `path`, for a run that names no others; undefined: there are none. */
+export function keptSettings(path: string, { config, preset }: CommandLine, io: Pick<Io, 'env' | 'cwd'>) {
+  if (config !== undefined || preset !== undefined || !existsSync(path)) return undefined;
+  const { settings, namespace } = keptIn(configInput({ config: path }, io).file?.text ?? '');
+  return { file: { path, text: toYaml(settings) }, namespace };
 }
 
 /**

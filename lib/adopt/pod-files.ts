@@ -23,7 +23,6 @@ import type { Resolved } from '../inventory/model.ts';
 import { dataLink } from '../publish/scan.ts';
 import { publish } from '../publish/writer.ts';
 import { locationText, type Material } from '../store/store.ts';
-import { parseYaml } from '../yaml.ts';
 import type { PodAddition } from './static-pods.ts';
 
 interface PodFilesOptions extends Omit<CredentialOptions, 'layout'> {
@@ -152,21 +151,6 @@ export async function writePodFiles(pod: StaticPod, options: PodFilesOptions): P
   const file = { path: layout.configFile, content, mode: 0o644, what: 'configuration' };
   if ((await replaceFile(file)) === 'written') written.push(file.path);
   return written;
-}
-
-/** Settings in the configuration of a pod (YAML) that the administrator gave: without those of podConfig(). Pure. */
-export function givenSettings(text: string): Readonly<Record<string, unknown>> {
-  const own = new Set(['modes', 'syncer', 'parameters', 'directories', 'healthProbeBindAddress']);
-  const ofMode = new Set(['kubeconfig', 'locations', 'bootstrapNamespace', 'nodeCertificate']);
-  const entries = Object.entries(parseYaml(text, 'ours') as Readonly<Record<string, unknown>>).flatMap(
-    ([key, value]) => {
-      if (own.has(key)) return [];
-      if (key !== 'regen' && key !== 'approver') return [[key, value] as const];
-      const given = Object.entries(value as object).filter(([field]) => !ofMode.has(field));
-      return given.length === 0 ? [] : [[key, Object.fromEntries(given)] as const];
-    },
-  );
-  return Object.fromEntries(entries);
 }
 
 /** Configuration of the container in a pod, as YAML. Pure. */

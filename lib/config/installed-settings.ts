@@ -32,10 +32,25 @@ export function installedSettings(
   };
 }
 
-/** Namespace of the accounts, in a configuration that `init` has written for a mode approver. */
-export const namespaceIn = (text: string): string | undefined =>
-  (parseYaml(text, 'ours') as { readonly approver?: { readonly bootstrapNamespace?: string } }).approver
-    ?.bootstrapNamespace;
+/** Fields that `init` sets itself in the configuration of a process of ours, and those below a mode. */
+const ownFields = new Set(['modes', 'syncer', 'parameters', 'directories', 'healthProbeBindAddress']);
+const ownOfMode = new Set(['kubeconfig', 'locations', 'bootstrapNamespace', 'nodeCertificate']);
+
+/**
+ * Configuration that `init` has written (YAML), for its next run without a file: `settings`, as the administrator gave
+ * them, and the namespace of the accounts.
+ */
+export function keptIn(text: string) {
+  const whole = parseYaml(text, 'ours') as Readonly<Record<string, unknown>>;
+  const settings = Object.entries(whole).flatMap(([key, value]) => {
+    if (ownFields.has(key)) return [];
+    if (key !== 'regen' && key !== 'approver') return [[key, value] as const];
+    const given = Object.entries(value as object).filter(([field]) => !ownOfMode.has(field));
+    return given.length === 0 ? [] : [[key, Object.fromEntries(given)] as const];
+  });
+  const approver = whole['approver'] as { readonly bootstrapNamespace?: string } | undefined;
+  return { settings: Object.fromEntries(settings), namespace: approver?.bootstrapNamespace };
+}
 
 /** Configuration file of these modes: `settings`, and for each mode the fields that `init` sets itself. */
 export function installedConfig(

@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { givenSettings, podConfig, podLayout, writePodFiles } from '../../lib/adopt/pod-files.ts';
+import { podConfig, podLayout, writePodFiles } from '../../lib/adopt/pod-files.ts';
+import { keptIn } from '../../lib/config/installed-settings.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { removeDirectory } from '../../lib/install/existing-files.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
@@ -111,7 +112,7 @@ it('removeDirectory() removes links, and not what they lead to', async () => {
   expect(await readFile(join(victim, 'kept'), 'utf8')).toBe('theirs');
 });
 
-it('givenSettings() has what the administrator gave, in its order, and a second adoption writes the same file', () => {
+it('keptIn() has what the administrator gave, in its order, and a second adoption writes the same file', () => {
   const given = {
     preset: 'kubernetes',
     approver: { signers: ['kubelet-client', 'kubelet-serving'], addresses: [{ nodes: { a: ['192.0.2.1'] } }] },
@@ -122,7 +123,7 @@ it('givenSettings() has what the administrator gave, in its order, and a second 
     const named = { ...settings, parameters: { serviceIP: ['10.96.0.1'] }, directories: { pkiDir: '/pki' } };
     const options = { namespace: 'kube-cert-recovery', nodeCertificate: '/none' };
     const text = podConfig('kube-apiserver', podLayout('/own', 'kube-apiserver'), { ...options, settings: named });
-    const { apiVersion: _version, kind: _kind, ...kept } = givenSettings(text);
+    const { apiVersion: _version, kind: _kind, ...kept } = keptIn(text).settings;
     expect(kept).toEqual(settings);
     const { parameters, directories } = named;
     const again = { ...kept, parameters, directories };

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseConfig } from '../../lib/config/load.ts';
-import { installedSettings } from '../../lib/config/installed-settings.ts';
+import { installedSettings, keptIn } from '../../lib/config/installed-settings.ts';
+import { approverConfig } from '../../lib/install/approver-pod.ts';
 import { installedPresets } from '../../lib/inventory/preset.ts';
 import { toYaml } from '../../lib/yaml.ts';
 
@@ -53,5 +54,18 @@ describe('installedSettings()', () => {
     const file = { path: '/c.yaml', text: toYaml({ ...head, ...settings, syncer }) };
     const config = parseConfig({ flags: {}, file, env: {}, cwd: '/', presets: installedPresets });
     expect(config).toMatchObject({ once: false, dryRun: false, recoveryServerName: 'of-the-file' });
+  });
+});
+
+describe('keptIn()', () => {
+  it('has what the administrator gave an approver of its own, and the namespace of its accounts', () => {
+    const approver = { signers: ['kubelet-client'], requesters: [{ username: 'someone', groups: ['some'] }] };
+    const own = { kubeconfig: '/own/kubeconfig', bootstrapNamespace: 'elsewhere', nodeCertificate: '/pki/current.pem' };
+    const head = { apiVersion: 'kube-cert-recovery/v1alpha1', kind: 'Configuration' };
+    expect(keptIn(approverConfig({ ...approver, ...own }))).toEqual({
+      settings: { ...head, approver },
+      namespace: 'elsewhere',
+    });
+    expect(keptIn(approverConfig(own))).toEqual({ settings: head, namespace: 'elsewhere' });
   });
 });
