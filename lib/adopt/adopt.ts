@@ -30,7 +30,7 @@ import type { Material, Store } from '../store/store.ts';
 import { findWebhooks } from '../webhooks/find.ts';
 import type { WebhookFinding } from '../webhooks/intercepting.ts';
 import { toYaml } from '../yaml.ts';
-import { requireAdoptableInventory, requireKubeadmFlags, requireSameTrust } from './guard.ts';
+import { requireAdoptableInventory, requireKubeadmFlags, requireOwnAddresses, requireSameTrust } from './guard.ts';
 import { asPresent, type MachineOptions, readAuthorities } from './kubeadm-files.ts';
 import { forgetFailures, withManifestsLock } from './manifests-lock.ts';
 import { absentIn, bundlesOf, completeNames, createObjects, takeStock } from './first-objects.ts';
@@ -69,10 +69,11 @@ interface Adoption extends AdoptOptions {
 }
 
 /**
- * Returns webhooks that could intercept requests for the objects. Throws the API's refusals, WriteFailed, ReadFailed,
- * MaterialInvalid, ProofFailed: each names what to do.
+ * Returns webhooks that could intercept requests for the objects. Throws ConfigInvalid, the API's refusals, WriteFailed,
+ * ReadFailed, MaterialInvalid, ProofFailed: each names what to do.
  */
 export async function runAdopt(options: AdoptOptions): Promise<readonly WebhookFinding[]> {
+  requireOwnAddresses(options.settings);
   const adopt = async (lock?: Lock): Promise<readonly WebhookFinding[]> => {
     const adoption = await planAdoption(options);
     const webhooks = await findWebhooks(adoption);

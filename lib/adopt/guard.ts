@@ -11,6 +11,8 @@ import { bundlesWith, type KubeadmDirectories } from './kubeadm-files.ts';
 import type { PodAddition, PodManifest } from './static-pods.ts';
 import { caBundleKey } from '../inventory/content.ts';
 import { nextCommand } from '../next-command.ts';
+import { type Problem, problemsError } from '../problems.ts';
+import { isMapping } from '../yaml.ts';
 
 /**
  * Throws InventoryInvalid when an inventory lacks the fields that an adoption is checked by: without them existing keys
@@ -31,6 +33,19 @@ export function requireAdoptableInventory(
   if (problems.length === 0) return;
   const message = `Cannot adopt a machine by inventory "${resolved.name}": ${problems.join('; ')}`;
   throw new RecoveryError('InventoryInvalid', message);
+}
+
+/**
+ * Throws ConfigInvalid for an address that the containers of all pods would share, on the network of their host: the
+ * first would have it, and the others wait for it for ever. The pods do not mount the certificate of its server either.
+ */
+export function requireOwnAddresses({ metrics }: Readonly<Record<string, unknown>>): void {
+  if (!isMapping(metrics) || metrics['bindAddress'] === undefined) return;
+  const message =
+    'must be left out: the containers of three static pods would share it; for metrics of this machine over the network: ' +
+    `${nextCommand('init host')} --metrics-file=FILE`;
+  const problem: Problem = { path: 'metrics.bindAddress', kind: 'conflict', message };
+  throw problemsError('ConfigInvalid', 'Cannot adopt this machine', [problem]);
 }
 
 /** Throws MaterialInvalid when a CA that this machine trusts today would lose that trust. */

@@ -1,6 +1,6 @@
 // What an inventory of one's own has to say before a machine is adopted by it.
 import { describe, expect, it } from 'vitest';
-import { requireAdoptableInventory } from '../../lib/adopt/guard.ts';
+import { requireAdoptableInventory, requireOwnAddresses } from '../../lib/adopt/guard.ts';
 import { podAddition } from '../../lib/adopt/pod-files.ts';
 import { staticPods } from '../../lib/components.ts';
 import type { Resolved, ResolvedArtefact } from '../../lib/inventory/model.ts';
@@ -61,5 +61,18 @@ describe('requireAdoptableInventory()', () => {
   ])('refuses %s', (_what, resolved, message) => {
     expect(check(resolved)).toThrow(message);
     expect(check(resolved)).toThrow(expect.objectContaining({ code: 'InventoryInvalid' }));
+  });
+});
+
+describe('requireOwnAddresses()', () => {
+  it('refuses an address of metrics that the containers of all three pods would share', () => {
+    const metrics = { bindAddress: ':9793', certFile: '/tls.crt', keyFile: '/tls.key', clientCaFile: '/ca.crt' };
+    expect(() => requireOwnAddresses({ metrics })).toThrow(
+      /^Cannot adopt this machine: 1 problem\n {2}metrics\.bindAddress: must be left out: .*--metrics-file/,
+    );
+  });
+
+  it.each([[{}], [{ metrics: {} }], [{ metrics: undefined }]])('accepts %j', (settings) => {
+    expect(() => requireOwnAddresses(settings)).not.toThrow();
   });
 });
