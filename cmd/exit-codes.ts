@@ -6,6 +6,7 @@ import { isPartlyUnknown } from '../lib/status/adoption-report.ts';
 import { nodeRows, type NodeStatus } from '../lib/status/node-report.ts';
 import type { RehearsalVerdict } from '../lib/status/rehearsal.ts';
 import type { StatusReport, StatusRow } from '../lib/status/report.ts';
+import { waitsForRestart } from '../lib/status/verdict.ts';
 import { exitByHand } from '../lib/well-known.ts';
 import { classOfTrust, type TrustReport } from '../lib/status/trust-report.ts';
 
@@ -70,7 +71,9 @@ export function exitOfNode(status: NodeStatus): ExitCode {
   // A renewal before the next start of the kubelet is no fault of today.
   if (status.isForecast && status.class === 'recovering' && status.isArmed) return exitCodes.expiring;
   const inMemory = status.served.flatMap(({ ends }) => (ends === undefined ? [] : [{ state: ends }]));
-  return exitOfStatus({ rows: [...rows, ...inMemory, ...(adopted?.objects?.rows ?? [])], class: status.class });
+  // Nobody has to act on a restart that comes by itself on a later day: it may be a year away.
+  const state = waitsForRestart(status) ? 'healthy' : status.class;
+  return exitOfStatus({ rows: [...rows, ...inMemory, ...(adopted?.objects?.rows ?? [])], class: state });
 }
 
 /** Exit code of `rehearse`: done, or that of `status` for the time of the rehearsal, which promises no more than it. */

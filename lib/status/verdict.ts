@@ -16,7 +16,7 @@ const wrongStates: readonly RowState[] = ['EXPIRED', 'NOT YET VALID', 'MISSING',
 export function verdictOf(status: NodeStatus): NodeVerdict {
   const isWell = status.class === 'healthy';
   return {
-    tone: !isWell ? 'bad' : status.isArmed ? 'good' : 'unarmed',
+    tone: waitsForRestart(status) ? 'good' : !isWell ? 'bad' : status.isArmed ? 'good' : 'unarmed',
     lines: [isWell ? wellText(status) : wrongText(status), armedText(status), commandText(status)],
   };
 }
@@ -77,6 +77,13 @@ function restartIn(status: NodeStatus): Date | undefined {
   const [first] = former.flatMap(({ restartsAt }) => restartsAt ?? []).toSorted((a, b) => a.getTime() - b.getTime());
   return first !== undefined && at < first && partsOf(status).length === 1 ? first : undefined;
 }
+
+/**
+ * Whether all that is left is a restart of a later day, which the timer makes by itself before a loaded certificate
+ * ends. Until then every component works with what it has.
+ */
+export const waitsForRestart = (status: NodeStatus): boolean =>
+  status.isArmed && status.class === 'recovering' && restartIn(status) !== undefined;
 
 function sinceText(rows: readonly StatusRow[]): string {
   const expired = rows.filter(({ state, residualMs }) => state === 'EXPIRED' && residualMs !== undefined);

@@ -1,10 +1,11 @@
 // Whether a report leaves nothing to wait for, and what of it a watcher sees change. Pure.
 import { nodeRows, type NodeStatus } from './node-report.ts';
 import type { StatusReport } from './report.ts';
+import { waitsForRestart } from './verdict.ts';
 
-/** Healthy, and every server of this machine answers. */
-export const isWell = ({ class: state, served }: NodeStatus): boolean =>
-  state === 'healthy' && served.every((one) => one.state !== 'unreachable');
+/** Healthy, but for restarts of a later day, and every server of this machine answers. */
+export const isWell = (status: NodeStatus): boolean =>
+  (status.class === 'healthy' || waitsForRestart(status)) && status.served.every((one) => one.state !== 'unreachable');
 
 /** Fields that change by the passing of time alone, such as the end of the last run; sentences may hold dates. */
 const passing: ReadonlySet<string> = new Set(['at', 'residualMs', 'recheckAt', 'reasons', 'message', 'outlook']);

@@ -5,6 +5,7 @@ import type { FormerFile } from '../../lib/restart/loaded.ts';
 import type { ServedCertificate } from '../../lib/status/node-report.ts';
 import { renderNode } from '../../lib/status/print.ts';
 import { verdictOf } from '../../lib/status/verdict.ts';
+import { isWell } from '../../lib/status/well.ts';
 import { at } from '../support/facts.ts';
 import { type Told, tell } from './node.ts';
 
@@ -29,7 +30,6 @@ const row = (text: string): string => /^\S+ +NOT LOADED +(.*?) {2,}/m.exec(text)
 
 describe('a process that runs with a former file', () => {
   it.each<[string, FormerFile, Told, string, 'recovering' | 'stuck', string]>([
-    ['later', former, {}, 'kube-controller-manager restarted Jun 10, 2026 00:00 UTC', 'recovering', 'kill 41'],
     ['now', due, {}, 'kube-controller-manager restarted', 'recovering', 'kill 41'],
     ['by nobody here', former, { isArmed: false }, 'restart kube-controller-manager', 'recovering', 'kill 41'],
     ['by hand', unknown, {}, 'restart kube-controller-manager', 'stuck', 'kill 41'],
@@ -42,6 +42,21 @@ describe('a process that runs with a former file', () => {
     expect(row(text)).toBe(done);
     expect(text).toContain(`Restart it: ${command}`);
     expect(text).not.toContain('Everything is as it should be');
+  });
+
+  it('is well until the day of its own restart, which the timer makes: exit 0', () => {
+    const status = tell({}, { former: [former] });
+    expect([status.class, exitOfNode(status), isWell(status), verdictOf(status).tone]).toEqual([
+      'recovering',
+      0,
+      true,
+      'good',
+    ]);
+    const text = renderNode(status, { output: 'table' });
+    expect(row(text)).toBe('kube-controller-manager restarted Jun 10, 2026 00:00 UTC');
+    expect(text).toContain('Restart it: kill 41');
+    for (const told of [{ former: [former, due] }, { former: [former, unknown] }, { former: [former], isArmed: false }])
+      expect([exitOfNode(tell({}, told)), isWell(tell({}, told))]).toEqual([3, false]);
   });
 
   it.each<[string, readonly FormerFile[], string, string]>([
