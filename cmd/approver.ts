@@ -6,7 +6,7 @@ import type { FlagsOf } from '../lib/config/flags.ts';
 import { installedSettings } from '../lib/config/installed-settings.ts';
 import { parseToolConfig } from '../lib/config/load.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
-import { installApprover, removeApprover } from '../lib/install/approver-apply.ts';
+import { givenServer, installApprover, removeApprover } from '../lib/install/approver-apply.ts';
 import { allDirectories } from '../lib/inventory/places.ts';
 import { directoriesOfKubeadm, discoverKubeadm } from '../lib/inventory/discover/kubeadm-machine.ts';
 import { problemsError } from '../lib/problems.ts';
@@ -42,7 +42,9 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
   } = parseToolConfig(input);
   const directories = directoriesOfKubeadm(allDirectories(inventory, environment.directories ?? {}));
   const { kubernetesDir, kubeletDir } = directories;
-  const server = options.server ?? (await discoverKubeadm({ directories, given: environment })).endpoints.local;
+  const keptServer = options.server === undefined ? await givenServer(options.directory) : undefined;
+  const given = options.server ?? keptServer;
+  const server = given ?? (await discoverKubeadm({ directories, given: environment })).endpoints.local;
   if (server === undefined) {
     const wanted = 'is required: the address of the API server on this machine was not found in its kubeconfigs';
     throw problemsError('ConfigInvalid', 'Cannot install the approver', [
@@ -60,6 +62,7 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
       image,
       namespace,
       server,
+      isServerGiven: given !== undefined,
       // kubeadm's certificates hold no loopback address: there the recovery name is requested and verified.
       tlsServerName: isLoopback(server) ? recoveryServerName : undefined,
       kubeletPki: join(kubeletDir, 'pki'),
@@ -71,6 +74,8 @@ export async function initApproverCommand({ image, ...line }: ApproverLine, io: 
     });
     if (kept !== undefined && !dryRun)
       io.stdout.write(`Settings: those of ${kept.file.path}; others are given with --config.\n`);
+    if (keptServer !== undefined && !dryRun)
+      io.stdout.write(`API server: ${keptServer}, as given before; another is given with --server.\n`);
     if (image === undefined && !dryRun) io.stdout.write(noPodText(options.directory));
     return exitCodes.done;
   });

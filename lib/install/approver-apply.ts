@@ -16,9 +16,9 @@ import { kubeletSigners } from '../well-known.ts';
 import { toYaml } from '../yaml.ts';
 import { type Api, applyManifests } from './apply.ts';
 import { approverConfig, approverName, approverStaticPod } from './approver-pod.ts';
-import { kubeconfigYaml } from './component-flags.ts';
+import { givenServerIn, kubeconfigYaml } from './component-flags.ts';
 import { containerLabel, requireImage } from './container.ts';
-import { isThere, removeDirectory, removeFile } from './existing-files.ts';
+import { isThere, readIfPresent, removeDirectory, removeFile } from './existing-files.ts';
 import { adoptionFile, approverAuthorityFile } from './layout.ts';
 import { readToken } from './mode-credentials.ts';
 import { approverInstallManifests } from './rbac.ts';
@@ -42,6 +42,8 @@ export interface InstallApproverOptions extends ApproverFiles {
   readonly namespace: string;
   /** API server on this machine: an address in its certificate, or any address and this tlsServerName. */
   readonly server: string;
+  /** Whether the administrator gave the server, now or earlier. */
+  readonly isServerGiven: boolean;
   readonly tlsServerName: string | undefined;
   readonly kubeletPki: string;
   /** Section of the approver in the configuration file. */
@@ -67,9 +69,17 @@ const filesOf = ({ directory, manifestsDir }: Pick<ApproverFiles, 'directory' | 
   };
 };
 
+/** Server that an earlier run was given for the approver of this directory. Throws ReadFailed. */
+export async function givenServer(directory: string): Promise<string | undefined> {
+  const { kubeconfig } = filesOf({ directory, manifestsDir: '' });
+  const text = await readIfPresent(kubeconfig, 'kubeconfig');
+  return text && givenServerIn(text.toString());
+}
+
 /** Throws KubeConflict on an adopted machine, the API's refusals, and WriteFailed. */
 export async function installApprover(options: InstallApproverOptions): Promise<void> {
-  const { api, directory, image, namespace, server, tlsServerName, kubeletPki, dryRun, print, clock } = options;
+  const { api, directory, image, namespace, server, isServerGiven, tlsServerName, kubeletPki, dryRun, print, clock } =
+    options;
   const { signal } = api;
   const adoption = adoptionFile(directory);
   if (await isThere(adoption, 'record of an adoption')) {
@@ -97,7 +107,13 @@ export async function installApprover(options: InstallApproverOptions): Promise<
     throw new RecoveryError('KubeUnavailable', message);
   }
   const user = { name: approverName, tokenFile: files.token };
-  const kubeconfig = kubeconfigYaml({ server, certificateAuthority: files.authority, tlsServerName, user });
+  const kubeconfig = kubeconfigYaml({
+    server,
+    isServerGiven,
+    certificateAuthority: files.authority,
+    tlsServerName,
+    user,
+  });
   await ensurePrivateDirectory(files.own);
   const written = [
     { path: files.token, content: token, mode: 0o600, what: 'token' },

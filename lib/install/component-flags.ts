@@ -1,11 +1,13 @@
 // Command-line flags and kubeconfigs with which the components of an upstream control plane read the syncer's files.
 // Pure. A flag whose artefact is not in the inventory is left out, so an inventory may cover a part of the control
 // plane.
+import { isDeepStrictEqual } from 'node:util';
 import { caBundleKey, certificateKey, privateKeyKey } from '../inventory/content.ts';
 import type { Resolved } from '../inventory/model.ts';
 import { fileOf, parametersIn, withParameters } from '../inventory/places.ts';
 import { kubeconfigPlaceholder } from '../inventory/reader.ts';
-import { toYaml } from '../yaml.ts';
+import { unlessInvalid } from '../pki/pem.ts';
+import { isMapping, parseYaml, toYaml } from '../yaml.ts';
 import { type HostLayout, kubeconfigFile } from './layout.ts';
 
 /** Flag without dashes -> value; a list repeats the flag. */
@@ -78,6 +80,8 @@ export function kubeconfigAuthority(
  */
 interface KubeconfigContent {
   readonly server: string;
+  /** Whether the administrator gave the server: another run keeps it then. Default: it was found. */
+  readonly isServerGiven?: boolean;
   /** Absolute path. */
   readonly certificateAuthority: string;
   readonly tlsServerName?: string | undefined;
@@ -87,7 +91,11 @@ interface KubeconfigContent {
     | { readonly name: string; readonly token: string };
 }
 
-export function kubeconfigYaml({ server, certificateAuthority, tlsServerName, user }: KubeconfigContent): string {
+/** Says of the cluster that its server was given. Other readers of a kubeconfig pass over extensions. */
+const givenExtension = { name: 'kube-cert-recovery', extension: { server: 'given' } };
+
+export function kubeconfigYaml(content: KubeconfigContent): string {
+  const { server, isServerGiven = false, certificateAuthority, tlsServerName, user } = content;
   const { name: _name, ...credential } = user;
   const identity =
     'certFile' in credential
@@ -103,6 +111,7 @@ export function kubeconfigYaml({ server, certificateAuthority, tlsServerName, us
           server,
           'certificate-authority': certificateAuthority,
           'tls-server-name': tlsServerName,
+          extensions: isServerGiven ? [givenExtension] : undefined,
         },
       },
     ],
@@ -110,4 +119,15 @@ export function kubeconfigYaml({ server, certificateAuthority, tlsServerName, us
     contexts: [{ name: user.name, context: { cluster: 'cluster', user: user.name } }],
     'current-context': user.name,
   });
+}
+
+/** Server that was given for a kubeconfig of ours; undefined where it was found, or the text is none of ours. */
+export function givenServerIn(kubeconfig: string): string | undefined {
+  const document = unlessInvalid(() => parseYaml(kubeconfig));
+  const clusters = isMapping(document) ? document['clusters'] : undefined;
+  const first: unknown = Array.isArray(clusters) ? clusters[0] : undefined;
+  const cluster = isMapping(first) ? first['cluster'] : undefined;
+  if (!isMapping(cluster) || !Array.isArray(cluster['extensions'])) return undefined;
+  const isGiven = cluster['extensions'].some((one) => isDeepStrictEqual(one, givenExtension));
+  return isGiven && typeof cluster['server'] === 'string' ? cluster['server'] : undefined;
 }

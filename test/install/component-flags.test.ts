@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { componentFlags, componentKubeconfigs, flagArguments } from '../../lib/install/component-flags.ts';
+import {
+  componentFlags,
+  componentKubeconfigs,
+  flagArguments,
+  givenServerIn,
+  kubeconfigYaml,
+} from '../../lib/install/component-flags.ts';
 import { hostLayout } from '../../lib/install/layout.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { readBy } from '../../lib/inventory/component-view.ts';
@@ -53,4 +59,22 @@ describe('componentFlags()', () => {
 
 it('flagArguments() repeats a flag that has several values', () => {
   expect(flagArguments({ a: '1', b: ['2', '3'] })).toEqual(['--a=1', '--b=2', '--b=3']);
+});
+
+describe('givenServerIn()', () => {
+  const content = {
+    server: 'https://api.example.com:6443',
+    certificateAuthority: '/ca',
+    user: { name: 'a', token: 't' },
+  };
+
+  it('is the server that was given, and none that was found', () => {
+    expect(givenServerIn(kubeconfigYaml({ ...content, isServerGiven: true }))).toBe(content.server);
+    expect(givenServerIn(kubeconfigYaml(content))).toBeUndefined();
+  });
+
+  it.each(['', '{', 'clusters: a', 'clusters: []', 'clusters: [{ cluster: { server: a, extensions: [b] } }]'])(
+    'is none in %j',
+    (text) => expect(givenServerIn(text)).toBeUndefined(),
+  );
 });

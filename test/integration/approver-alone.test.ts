@@ -109,16 +109,14 @@ describe('init approver', () => {
   const install = (...more: readonly string[]): Promise<string> =>
     installAgain(`--config=${join(root, 'approver.yaml')}`, ...more);
   const installAgain = (...more: readonly string[]): Promise<string> =>
-    typed(
-      'init',
-      'approver',
-      `--kubeconfig=${controlPlane.recoveryKubeconfig}`,
-      `--server=${controlPlane.url}`,
-      `--out=${join(root, 'out')}`,
-      `--directory=kubernetesDir=${join(root, 'kubernetes')}`,
-      `--directory=kubeletDir=${join(root, 'kubelet')}`,
-      ...more,
-    );
+    installFound(`--server=${controlPlane.url}`, ...more);
+  const installFound = (...more: readonly string[]): Promise<string> =>
+    typed('init', 'approver', `--out=${join(root, 'out')}`, ...here(), ...more);
+  const here = (): readonly string[] => [
+    `--kubeconfig=${controlPlane.recoveryKubeconfig}`,
+    `--directory=kubernetesDir=${join(root, 'kubernetes')}`,
+    `--directory=kubeletDir=${join(root, 'kubelet')}`,
+  ];
   const manifest = (): string => join(root, 'kubernetes/manifests/kube-cert-recovery-approver.yaml');
 
   beforeAll(async () => {
@@ -162,6 +160,14 @@ describe('init approver', () => {
     expect(again).not.toContain('namespace: kube-cert-recovery\n');
     await install(`--image=${image}`);
     await controlPlane.kubectl('delete', 'namespace', 'elsewhere', '--wait=false');
+  });
+
+  it('keeps the API server that it was given', async () => {
+    const kubeconfig = join(root, 'out/approver/kubeconfig');
+    const before = await readFile(kubeconfig, 'utf8');
+    const said = await installFound(`--image=${image}`);
+    expect(said).toContain(`\nAPI server: ${controlPlane.url}, as given before; another is given with --server.\n`);
+    expect(await readFile(kubeconfig, 'utf8')).toBe(before);
   });
 
   it('says that it leaves requests for serving certificates, which nobody has set it to approve', async () => {
