@@ -1,9 +1,16 @@
 // `uninstall`: removes the objects and files of `init`. The API lists them: no inventory must be named.
 import { existsSync } from 'node:fs';
-import { parseToolConfig } from '../lib/config/load.ts';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { systemClock } from '../lib/clock.ts';
+import { parseToolConfig, type ToolConfig } from '../lib/config/load.ts';
+import { RecoveryError } from '../lib/errors.ts';
 import { defaultNamespace } from '../lib/install/accounts.ts';
 import { defaultDirectory, hostLayout } from '../lib/install/layout.ts';
 import { giveBackFiles, runUninstall, type UninstallOutcome } from '../lib/install/uninstall.ts';
+import type { LeavingApprover } from '../lib/install/leaving-approver.ts';
+import { directoriesOfKubeadm, discoverKubeadm } from '../lib/inventory/discover/kubeadm-machine.ts';
+import { allDirectories } from '../lib/inventory/places.ts';
 import { resolve } from '../lib/inventory/resolve.ts';
 import { installedCommand } from '../lib/install/host-apply.ts';
 import { type UninstallPart, uninstallParts } from '../lib/install/uninstall-parts.ts';
@@ -48,7 +55,8 @@ export async function uninstallCommand({ part, ...line }: UninstallLine, io: Io)
       '--dry-run': dryRun,
     };
     const isHost = installedCommand().includes('--mode=regen');
-    const asked = { ...options, parts, isHost, typed: given, resolved: named, dryRun };
+    const leaving = await leavingHere(config, io);
+    const asked = { ...options, parts, isHost, leaving, typed: given, resolved: named, dryRun };
     const outcome = await runUninstall({ ...asked, connection, signal: io.signal });
     const plain =
       options.giveBack && resolved !== undefined ? await giveBackFiles({ resolved, destinationDir, dryRun }) : [];
@@ -62,6 +70,23 @@ export async function uninstallCommand({ part, ...line }: UninstallLine, io: Io)
     io.stdout.write([...told, ...rest].map((text) => `${text}\n`).join(''));
     return exitCodes.done;
   });
+}
+
+/** Undefined where no static pods lie on this machine. */
+async function leavingHere(
+  { inventory, environment }: Pick<ToolConfig, 'inventory' | 'environment'>,
+  io: Pick<Io, 'stderr'>,
+): Promise<LeavingApprover | undefined> {
+  const directories = directoriesOfKubeadm(allDirectories(inventory, environment.directories ?? {}));
+  const manifestsDir = join(directories.kubernetesDir, 'manifests');
+  if (!existsSync(manifestsDir)) return undefined;
+  const found = await discoverKubeadm({ directories, given: {} }).catch((err: unknown) => {
+    if (!(err instanceof RecoveryError)) throw err;
+    return undefined; // no machine of kubeadm
+  });
+  const [nodeName = hostname().toLowerCase()] = found?.parameters['nodeName'] ?? [];
+  const print = (line: string): void => void io.stderr.write(`${line}\n`);
+  return { nodeName, manifestsDir, clock: systemClock, print };
 }
 
 /** Adds the configuration that `init` has left on this machine, if any. */

@@ -20,6 +20,7 @@ import { givenServerIn, kubeconfigYaml } from './component-flags.ts';
 import { containerLabel, requireImage } from './container.ts';
 import { isThere, readIfPresent, removeDirectory, removeFile } from './existing-files.ts';
 import { adoptionFile, approverAuthorityFile } from './layout.ts';
+import { approverManifest } from './leaving-approver.ts';
 import { readToken } from './mode-credentials.ts';
 import { approverInstallManifests } from './rbac.ts';
 import type { ApproverGrant } from './rules.ts';
@@ -65,7 +66,7 @@ const filesOf = ({ directory, manifestsDir }: Pick<ApproverFiles, 'directory' | 
     authority: approverAuthorityFile(directory),
     kubeconfig: join(own, 'kubeconfig'),
     config: join(own, 'config.yaml'),
-    manifest: join(manifestsDir, `${approverName}.yaml`),
+    manifest: approverManifest(manifestsDir),
   };
 };
 

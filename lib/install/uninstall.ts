@@ -18,6 +18,7 @@ import { isThere, namesIn, removeDirectory } from './existing-files.ts';
 import { type Installed, isInstalledRecord, isShared, purgeable, readInstalled } from './install-record.ts';
 import { publishedPlace } from '../inventory/places.ts';
 import { hostLayout } from './layout.ts';
+import { type LeavingApprover, waitForLeaving } from './leaving-approver.ts';
 import { kubeletClientBinding } from './rbac.ts';
 import { partOf, whoIsLeft, type UninstallPart, uninstallParts } from './uninstall-parts.ts';
 import type { Given } from '../next-command.ts';
@@ -38,6 +39,8 @@ interface UninstallOptions {
   readonly namespace?: string | undefined;
   /** Whether the units of `init host` are on this machine. Default: false. */
   readonly isHost?: boolean;
+  /** Approver of this machine that may be about to end. */
+  readonly leaving?: LeavingApprover | undefined;
   /** Flags of the command line except the parts. */
   readonly typed?: Given;
   readonly dryRun?: boolean;
@@ -72,11 +75,12 @@ const kinds = [
  */
 export async function runUninstall(options: UninstallOptions): Promise<UninstallOutcome> {
   const { connection, signal, dryRun = false, purge = false, isHost = false, typed = {} } = options;
-  const { parts = uninstallParts, namespace } = options;
+  const { parts = uninstallParts, namespace, leaving, force = false } = options;
   const api: Api = { connection, signal };
+  if (leaving !== undefined && parts.includes('approver') && !dryRun && !force) await waitForLeaving(api, leaving);
   const found = (await Promise.all(kinds.map((kind) => ownObjects(api, kind)))).flat();
   const own = found.filter(({ metadata }) => namespace === undefined || metadata.namespace === namespace);
-  const left = options.force === true ? undefined : await whoIsLeft({ api, parts, objects: own, isHost, typed });
+  const left = force ? undefined : await whoIsLeft({ api, parts, objects: own, isHost, typed });
   if (left !== undefined && !dryRun) throw new RecoveryError('KubeConflict', `Cannot uninstall: ${left}`);
   const takesModes = parts.includes('modes');
   const records = takesModes ? await readInstalled(api) : [];

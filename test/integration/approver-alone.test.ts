@@ -1,7 +1,7 @@
 // The approver without the rest of the program, against a real control plane: as `init approver` installs it on a machine,
 // and as the Deployment of manifests/approver runs it.
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { run } from '../../cmd/cli.ts';
@@ -185,6 +185,35 @@ describe('init approver', () => {
     await ask('by-static-pod');
     expect((await signed('by-static-pod')).status?.conditions).toMatchObject([{ reason: 'KubeCertRecovery' }]);
     await tools.at(-1)?.stop();
+  });
+
+  it('refuses to lose its identity while its pod is there, and waits for a pod that is about to end', async () => {
+    const node = hostname().toLowerCase();
+    const spec = { nodeName: node, containers: [{ name: 'approver', image, args: ['--mode=approver'] }] };
+    const pod = { metadata: { name: `${name}-${node}`, annotations: { of: 'a static pod' } }, spec };
+    const pods = '/api/v1/namespaces/kube-system/pods';
+    expect((await controlPlane.admin(pods, { method: 'POST', body: pod })).status).toBe(201);
+    const running = JSON.stringify({ status: { phase: 'Running' } });
+    const namespaced = ['--namespace=kube-system', 'pod', `${name}-${node}`];
+    await controlPlane.kubectl('patch', ...namespaced, '--subresource=status', '--type=merge', `--patch=${running}`);
+    const said: string[] = [];
+    const uninstall = (): Promise<number> => {
+      const stream = { write: (text: string) => void said.push(text) };
+      const argv = ['uninstall', '--part=approver', `--out=${join(root, 'out')}`, ...here()];
+      return run({ argv, env: {}, cwd: root, stdout: stream, stderr: stream, signal: AbortSignal.timeout(60_000) });
+    };
+    expect(await uninstall()).toBe(1);
+    expect(said.join('')).toContain(`approver: kube-system/${name}-${node}; later requests of kubelets`);
+    await rename(manifest(), join(root, 'manifest'));
+    const ended = uninstall();
+    await eventually(() =>
+      expect(said.at(-1)).toBe(`Waiting for pod "kube-system/${name}-${node}" to end: its manifest is gone.\n`),
+    );
+    await controlPlane.kubectl('delete', ...namespaced, '--force', '--grace-period=0');
+    expect(await ended, said.join('')).toBe(0);
+    expect(said.at(-1)).toContain('Removed ServiceAccount');
+    await rename(join(root, 'manifest'), manifest());
+    await install(`--image=${image}`);
   });
 
   it('leaves nothing after uninstall', async () => {
