@@ -118,14 +118,14 @@ interface Uninstalled extends Pick<InstallOptions, 'purge' | 'directory'> {
 }
 
 /** Remaining objects, and the command that removes them. Pure. */
-export function keptLines({ removed, kept }: UninstallOutcome, how: Uninstalled): readonly string[] {
+export function keptLines({ removed, kept, others }: UninstallOutcome, how: Uninstalled): readonly string[] {
   const { purge, kubeconfig = administrator } = how;
-  if (purge) {
-    const isOurs = removed.some((what) => what.includes(`"${defaultNamespace}/`));
+  const isOurs = (what: string): boolean => what.includes(`"${defaultNamespace}/`);
+  if (purge || kept.length === 0) {
     const command = `kubectl --kubeconfig=${shellWord(kubeconfig)} delete namespace ${defaultNamespace}`;
-    return isOurs ? [`Namespace "${defaultNamespace}" stays; where nothing else is in it: ${command}`] : [];
+    const isLeft = removed.some(isOurs) && !others.some(isOurs);
+    return isLeft ? [`Namespace "${defaultNamespace}" stays; where nothing else is in it: ${command}`] : [];
   }
-  if (kept.length === 0) return [];
   return [
     'What certificates in use need stays in the API:',
     ...kept.map((what) => `  ${what}`),

@@ -52,6 +52,8 @@ export interface UninstallOutcome {
   readonly removed: readonly string[];
   /** Remaining objects, removed only with `purge`. */
   readonly kept: readonly string[];
+  /** Objects of the parts that were not to be removed. */
+  readonly others: readonly string[];
   /** Users that still need a part, with dryRun and without `force`. */
   readonly left?: string | undefined;
 }
@@ -121,7 +123,8 @@ export async function runUninstall(options: UninstallOptions): Promise<Uninstall
     if (!dryRun) await removeDirectory(credentials);
     removed.push(credentials);
   }
-  return { removed, kept, left };
+  const others = own.filter((one) => !parts.includes(partOf(one))).map(manifestText);
+  return { removed, kept, others, left };
 }
 
 interface Wanted {

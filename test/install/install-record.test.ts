@@ -114,20 +114,30 @@ describe('keptLines()', () => {
   const where = { directory: '/etc/kubernetes/kube-cert-recovery', kubeconfig: '/etc/kubernetes/admin.conf' };
 
   it('names what stays, and the command that removes it', () => {
-    expect(keptLines({ removed: [], kept: ['a thing'] }, { ...where, purge: false })).toEqual([
+    expect(keptLines({ removed: [], kept: ['a thing'], others: [] }, { ...where, purge: false })).toEqual([
       'What certificates in use need stays in the API:',
       '  a thing',
       'When no component reads them any more, remove them: kube-cert-recovery uninstall --part=modes,approver --purge --kubeconfig=/etc/kubernetes/admin.conf',
     ]);
-    expect(keptLines({ removed: ['x'], kept: [] }, { ...where, purge: false })).toEqual([]);
+    expect(keptLines({ removed: ['x'], kept: [], others: [] }, { ...where, purge: false })).toEqual([]);
   });
 
   it('names the namespace that is ours alone, and no other', () => {
     const removed = ['Secret "kube-cert-recovery/x"'];
-    expect(keptLines({ removed, kept: [] }, { ...where, purge: true })).toEqual([
-      'Namespace "kube-cert-recovery" stays; where nothing else is in it: kubectl --kubeconfig=/etc/kubernetes/admin.conf delete namespace kube-cert-recovery',
-    ]);
+    for (const purge of [true, false])
+      expect(keptLines({ removed, kept: [], others: [] }, { ...where, purge })).toEqual([
+        'Namespace "kube-cert-recovery" stays; where nothing else is in it: kubectl --kubeconfig=/etc/kubernetes/admin.conf delete namespace kube-cert-recovery',
+      ]);
     const others = ['Secret "openshift-kube-scheduler/x"'];
-    expect(keptLines({ removed: others, kept: [] }, { ...where, purge: true })).toEqual([]);
+    expect(keptLines({ removed: others, kept: [], others: [] }, { ...where, purge: true })).toEqual([]);
+  });
+
+  it('does not name the namespace where other parts, or what certificates need, are in it', () => {
+    const removed = ['Role "kube-cert-recovery/x"'];
+    const others = ['ServiceAccount "kube-cert-recovery/y"'];
+    expect(keptLines({ removed, kept: [], others }, { ...where, purge: false })).toEqual([]);
+    expect(keptLines({ removed, kept: ['a thing'], others: [] }, { ...where, purge: false }).join()).not.toContain(
+      'Namespace',
+    );
   });
 });
