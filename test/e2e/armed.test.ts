@@ -118,6 +118,9 @@ const things: readonly Thing[] = [
   },
 ];
 
+const kubectl = 'kubectl --kubeconfig=/etc/kubernetes/admin.conf';
+const missing = 'rights in the API are missing (see the notes)';
+
 /** Panels that have data where this program runs in containers. */
 const ofContainers = ['Silence of watches', 'Queues', 'Approvals: 95 of 100 within'];
 
@@ -199,10 +202,8 @@ describe('a node that init host has armed', () => {
     await node.sh(`mv ${authorityKey} ${aside}`);
     expect(await look()).toMatchObject({ code: 5, reasons: expect.stringContaining('CA key elsewhere: ca') });
     await node.sh(`mv ${aside}/ca.key ${authorityKey}`);
-    const kubectl = 'kubectl --kubeconfig=/etc/kubernetes/admin.conf --namespace=kube-system';
-    const role = (await node.sh(`${kubectl} get roles -o name | grep kube-cert-recovery`)).trim();
-    await node.sh(`${kubectl} delete ${role}`);
-    const missing = 'rights in the API are missing (see the notes)';
+    const role = (await node.sh(`${kubectl} -n kube-system get roles -o name | grep kube-cert-recovery`)).trim();
+    await node.sh(`${kubectl} -n kube-system delete ${role}`);
     expect(await look('')).toMatchObject({ armed: true, reasons: expect.stringContaining(missing) });
     await node.sh(`${programPath} init host`);
     expect((await look('')).reasons).not.toContain(missing);
@@ -282,5 +283,18 @@ describe('a node that init host has armed', () => {
     await powerCycle(cluster, { whileOff: () => expire() });
     await proveHealthy(cluster, node, all);
     await node.sh(`rm ${later} && ${reload}`);
+  });
+
+  it('comes back at a boot without its rights in the API, and has them again', async () => {
+    const { node } = cluster;
+    const roles = 'role,rolebinding kube-cert-recovery-hosts';
+    for (const namespace of ['kube-system', 'kube-public'])
+      await node.sh(`${kubectl} --namespace=${namespace} delete ${roles}`);
+    expect(await look('')).toMatchObject({ armed: true, reasons: expect.stringContaining(missing) });
+    await powerCycle(cluster, { whileOff: () => expire() });
+    await proveHealthy(cluster, node, all);
+    await node.sh(`systemctl start ${service}`, { seconds: 200 });
+    const { armed, reasons } = await look('');
+    expect([armed, reasons]).toEqual([true, expect.not.stringContaining(missing)]);
   });
 });
