@@ -70,15 +70,9 @@ export function approverStaticPod({
   };
 }
 
-/** Configuration of the static pod. `approver`: its section. */
-export const approverConfig = (approver: object): string =>
-  toYaml({
-    apiVersion,
-    kind: 'Configuration',
-    modes: ['approver'],
-    approver,
-    healthProbeBindAddress: `127.0.0.1:${healthPort}`,
-  });
+/** Configuration of a pod. `approver`: its section. `address`: of its health probes, by default the static pod's. */
+export const approverConfig = (approver: object, address = `127.0.0.1:${healthPort}`): string =>
+  toYaml({ apiVersion, kind: 'Configuration', modes: ['approver'], approver, healthProbeBindAddress: address });
 
 /** Directory of the configuration in pods of ours. */
 export const mountedConfig = '/etc/kube-cert-recovery';
@@ -108,13 +102,8 @@ export function approverDeployment({ image, namespace, approver }: DeploymentOpt
     certificateAuthority: `${serviceAccountFiles}/ca.crt`,
     user: { name: approverName, tokenFile: `${serviceAccountFiles}/token` },
   });
-  const config = toYaml({
-    apiVersion,
-    kind: 'Configuration',
-    modes: ['approver'],
-    approver: { ...approver, kubeconfig: `${mountedConfig}/kubeconfig`, bootstrapNamespace: namespace },
-    healthProbeBindAddress: `:${deploymentPort}`,
-  });
+  const own = { kubeconfig: `${mountedConfig}/kubeconfig`, bootstrapNamespace: namespace };
+  const config = approverConfig({ ...approver, ...own }, `:${deploymentPort}`);
   const probe = (path: string) => ({ httpGet: { path, port: deploymentPort }, periodSeconds: 30, timeoutSeconds: 15 });
   const container = {
     name: 'approver',
