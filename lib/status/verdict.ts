@@ -80,10 +80,14 @@ function restartIn(status: NodeStatus): Date | undefined {
 
 /**
  * Whether all that is left is a restart of a later day, which the timer makes by itself before a loaded certificate
- * ends. Until then every component works with what it has.
+ * ends. Until then every component works with what it has: a certificate of its own. One that has not loaded a CA may
+ * refuse the clients of that CA today.
  */
-export const waitsForRestart = (status: NodeStatus): boolean =>
-  status.isArmed && status.class === 'recovering' && restartIn(status) !== undefined;
+export function waitsForRestart(status: NodeStatus): boolean {
+  const leaves = new Set(nodeRows(status).flatMap(({ artefact, kind }) => (kind === 'target' ? [artefact] : [])));
+  const isOfLeaves = status.former.every(({ artefact }) => leaves.has(artefact));
+  return status.isArmed && status.class === 'recovering' && isOfLeaves && restartIn(status) !== undefined;
+}
 
 function sinceText(rows: readonly StatusRow[]): string {
   const expired = rows.filter(({ state, residualMs }) => state === 'EXPIRED' && residualMs !== undefined);

@@ -55,7 +55,14 @@ describe('a process that runs with a former file', () => {
     const text = renderNode(status, { output: 'table' });
     expect(row(text)).toBe('kube-controller-manager restarted Jun 10, 2026 00:00 UTC');
     expect(text).toContain('Restart it: kill 41');
-    for (const told of [{ former: [former, due] }, { former: [former, unknown] }, { former: [former], isArmed: false }])
+    const authority: FormerFile = { ...former, artefact: 'ca', file: '/etc/kubernetes/pki/ca.crt' };
+    for (const told of [
+      { former: [former, due] },
+      { former: [former, unknown] },
+      { former: [former], isArmed: false },
+      { former: [former, authority] },
+      { former: [authority] },
+    ])
       expect([exitOfNode(tell({}, told)), isWell(tell({}, told))]).toEqual([3, false]);
   });
 
