@@ -1,4 +1,5 @@
 // Output of `init host`, on a control-plane node and on a worker: lines for people, or one document for programs.
+import { isCode } from '../lib/errors.ts';
 import { type HostMachine, readText } from '../lib/install/host-apply.ts';
 import { removeMetrics } from '../lib/install/former-metrics.ts';
 import type { UnitFile } from '../lib/install/host.ts';
@@ -52,14 +53,21 @@ export function printLines({ format }: Pick<Installation, 'format'>, lines: read
   if (format === 'text' && lines.length > 0) io.stdout.write(`${lines.join('\n')}\n`);
 }
 
-/** Removes the file of metrics that the units no longer write. Lines for people. */
-export async function withoutFormerMetrics({
-  here,
-  formerMetrics,
-}: Pick<Installation, 'here' | 'formerMetrics'>): Promise<readonly string[]> {
+/** Removes the file of metrics that the units no longer write. Lines for people. One that stays is warned of. */
+export async function withoutFormerMetrics(
+  { here, formerMetrics }: Pick<Installation, 'here' | 'formerMetrics'>,
+  { stderr }: Pick<Io, 'stderr'>,
+): Promise<readonly string[]> {
   if (formerMetrics === undefined) return [];
-  await removeMetrics(formerMetrics, here, 'start');
-  return [`Removed ${formerMetrics}`];
+  try {
+    await removeMetrics(formerMetrics, here, 'start');
+    return [`Removed ${formerMetrics}`];
+  } catch (err) {
+    // The machine is armed by now, and no later run would find the file.
+    if (!isCode(err, 'WriteFailed')) throw err;
+    stderr.write(`${err.message}; remove it yourself: its metrics are no longer renewed\n`);
+    return [];
+  }
 }
 
 interface InstallationEnd {

@@ -8,6 +8,7 @@ import { run } from '../../cmd/cli.ts';
 import type { HostLine } from '../../cmd/host-flags.ts';
 import { initHostCommand } from '../../cmd/host.ts';
 import { uninstallHostCommand } from '../../cmd/uninstall-host.ts';
+import { type Disk, realDisk } from '../../lib/disk/disk.ts';
 import { KubeadmMachine } from '../support/cluster/kubeadm-machine.ts';
 
 let machine: KubeadmMachine;
@@ -175,7 +176,7 @@ describe('init host on a machine that has its units', () => {
   /** Of systemctl. */
   const calls: string[] = [];
   /** As it is typed, on a machine where systemd would run. */
-  async function initHost(line: HostLine, code = 0): Promise<string> {
+  async function initHost(line: HostLine, code = 0, disk: Disk = realDisk): Promise<string> {
     const [out, err, signal] = [[] as string[], [] as string[], AbortSignal.timeout(60_000)];
     const stdout = { write: (text: string) => out.push(text) };
     const io = {
@@ -191,6 +192,7 @@ describe('init host on a machine that has its units', () => {
         calls.push(args.join(' '));
       },
       unitDirectory: units,
+      disk,
     };
     expect(await initHostCommand({ executable: '/bin/true', ...line }, io, here), [...out, ...err].join('')).toBe(code);
     warned = err.join('');
@@ -281,6 +283,20 @@ describe('init host on a machine that has its units', () => {
     await initHost({ metricsFile: others });
     expect(await initHost({ metricsFile: 'none' })).not.toContain('Removed');
     expect(await names()).toEqual(['others.prom']);
+  });
+
+  it('are written also where that file cannot be removed, which is said', async () => {
+    const [stays, next] = [join(machine.root, 'stays.prom'), join(machine.root, 'later.prom')];
+    await writeFile(stays, 'kube_cert_recovery_build_info{version="1"} 1\n');
+    await initHost({ metricsFile: stays });
+    const rmOthers: Disk['rm'] = (path, options) =>
+      path === stays
+        ? Promise.reject(Object.assign(new Error('refused'), { code: 'EPERM' }))
+        : realDisk.rm(path, options);
+    const told = await initHost({ metricsFile: next }, 0, { ...realDisk, rm: rmOthers });
+    expect(told).not.toContain('Removed');
+    expect(warned).toContain(`Cannot remove metrics file "${stays}"`);
+    expect(await readFile(join(units, 'kube-cert-recovery.service'), 'utf8')).toContain(`--metrics-file=${next}`);
   });
 
   it('removes it also where the file of --config had named it, and with uninstall host', async () => {
