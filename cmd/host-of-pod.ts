@@ -1,5 +1,5 @@
 // `--from-pod` of `init host` and `uninstall host`: the same command on the machine of this pod. Its flags are read there.
-import { runOnHostOfPod } from '../lib/install/command-of-pod.ts';
+import { runOnHostOfPod, wordsOnHost } from '../lib/install/command-of-pod.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
 import { ownLauncher } from './host-flags.ts';
@@ -15,8 +15,7 @@ export async function hostOfPodCommand({ dryRun, check }: Line, { argv, signal, 
   const message = 'must be left out: with --from-pod the program is copied to the node first';
   const problems = given.map((path): Problem => ({ path, kind: 'conflict', message }));
   if (problems.length > 0) throw problemsError('ConfigInvalid', 'Cannot use the command line', problems);
-  const words = argv.filter((word) => word !== '--from-pod');
-  const { isDone, output } = await runOnHostOfPod({ launcher: ownLauncher, argv: words, signal });
+  const { isDone, output } = await runOnHostOfPod({ launcher: ownLauncher, argv: wordsOnHost(argv), signal });
   stdout.write(output);
   return isDone ? exitCodes.done : exitCodes.failed;
 }

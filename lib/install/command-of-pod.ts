@@ -14,6 +14,15 @@ import { commandLine, serviceName } from './host.ts';
 import { copyProgram, dropCopy, programInUse, type ProgramPlaces, programPlaces } from './program-copy.ts';
 import { withCopies } from './program-install.ts';
 
+/**
+ * Words of the command on the machine. `uninstall` leaves the file of metrics: the exporter of the pod serves it until
+ * the pod goes, says how old it is, and without it would never be ready. Pure.
+ */
+export const wordsOnHost = (argv: readonly string[]): readonly string[] => [
+  ...argv.filter((word) => word !== '--from-pod'),
+  ...(argv[0] === 'uninstall' ? ['--metrics-file=none'] : []),
+];
+
 /** Units that are gone after a boot, each of one pod. */
 const units = '/run/systemd/system';
 const prefix = 'kube-cert-recovery-from-pod-';

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock as clock } from '../../lib/clock.ts';
 import { runUnit } from '../../lib/host/systemd-bus.ts';
-import { runOnHostOfPod } from '../../lib/install/command-of-pod.ts';
+import { runOnHostOfPod, wordsOnHost } from '../../lib/install/command-of-pod.ts';
 import { serviceName } from '../../lib/install/host.ts';
 import { copiedProgram } from '../../lib/install/program-copy.ts';
 import { eventually } from '../support/eventually.ts';
@@ -37,6 +37,12 @@ const leftUnits = async (): Promise<readonly string[]> =>
   (await readdir(systemd.units)).filter((name) => name !== serviceName);
 
 describe('a command of a pod', () => {
+  it('is that of the machine, and leaves the file of metrics to the exporter of the pod', () => {
+    const init = ['init', 'host', '--renew-before=30d'];
+    expect(wordsOnHost([...init, '--from-pod'])).toEqual(init);
+    expect(wordsOnHost(['uninstall', 'host', '--from-pod'])).toEqual(['uninstall', 'host', '--metrics-file=none']);
+  });
+
   it('runs on the machine, and leaves nothing but the copy of its program', async () => {
     await program('echo "ran $*"');
     expect(await run(['init', 'host'])).toEqual({ isDone: true, output: 'ran init host\n' });
@@ -88,7 +94,10 @@ describe('a command of a pod', () => {
     await eventually(() => expect(existsSync(began)).toBe(true));
     await program('exit 0');
     expect(await run(['init', 'host'])).toMatchObject({ isDone: true });
-    expect(await former).toEqual({ isDone: false, output: expect.stringMatching(/ended with (stopped|signal|exit-code) \(/) });
+    expect(await former).toEqual({
+      isDone: false,
+      output: expect.stringMatching(/ended with (stopped|signal|exit-code) \(/),
+    });
   });
 
   it('of a pod that was killed ends before that of the next one begins', async () => {
