@@ -7,19 +7,13 @@ import { isCode, RecoveryError } from '../lib/errors.ts';
 import type { Resolved, ResolvedArtefact } from '../lib/inventory/model.ts';
 import { suggestion, type Problem } from '../lib/problems.ts';
 import { componentsOf } from '../lib/restart/decide.ts';
-import { createMarkingStore, Markers } from '../lib/restart/markers.ts';
+import { Markers } from '../lib/restart/markers.ts';
+import { restoreMarked, type RestoreOutcome } from '../lib/restart/restore-marked.ts';
 import { RunState } from '../lib/host/state.ts';
 import { requireReadable } from '../lib/host/own-user.ts';
 import { nextCommand } from '../lib/next-command.ts';
-import { createDiskStore } from '../lib/store/disk-store.ts';
-import {
-  type Generation,
-  listGenerations,
-  readPresentEnd,
-  restoreGeneration,
-  type RestoreOptions,
-} from '../lib/store/restore.ts';
-import type { Store } from '../lib/store/store.ts';
+import { chosenCopy, isExpired, isOfNoUse, requireNoneLost } from '../lib/store/restore-choice.ts';
+import { type Generation, listGenerations, readPresentEnd, type RestoreOptions } from '../lib/store/restore.ts';
 import { exitCodes } from './exit-codes.ts';
 import type { Io } from './io.ts';
 import { lockHost } from '../lib/host/sole-writer.ts';
@@ -52,7 +46,7 @@ export async function restoreCommand(name: string | undefined, line: RestoreLine
   }
   const own = artefacts.filter((artefact) => artefact.name === name);
   const kept = await listGenerations(own, options);
-  const wanted = chosen(kept, name, generation);
+  const wanted = chosenCopy(kept, name, generation);
   const passedOver = generation === undefined ? kept.slice(0, kept.indexOf(wanted)) : [];
   for (const one of [...passedOver, wanted].filter(isOfNoUse)) tell(problemText(one));
   if (wanted.problem !== undefined)
@@ -138,8 +132,6 @@ const keptInfo = ({ artefact, generation, keptAt, notAfter, problem, unusable }:
   problem: problem ?? unusable,
 });
 
-const isOfNoUse = ({ problem, unusable }: Generation): boolean => problem !== undefined || unusable !== undefined;
-
 const problemText = ({ artefact, generation, problem, unusable }: Generation): { readonly message: string } => ({
   message: `Generation ${generation} of ${artefact}: ${problem ?? unusable}`,
 });
@@ -149,37 +141,6 @@ const asItWasWarning = ({ artefact, generation }: Generation): { readonly messag
 });
 
 const keptText = ({ keptAt }: Pick<Generation, 'keptAt'>): string => keptAt?.toISOString() ?? 'unknown';
-
-type Outcome = Awaited<ReturnType<typeof restoreGeneration>>;
-
-interface MarkedRestore {
-  readonly resolved: Resolved;
-  readonly markers: Markers;
-  readonly options: RestoreOptions;
-  readonly signal: AbortSignal;
-}
-
-/** Writes through the marking store, so that restarts are noted, but only for a file that was written. */
-async function restoreMarked(
-  wanted: Generation,
-  { resolved, markers, options, signal }: MarkedRestore,
-): Promise<Outcome> {
-  const disk = createDiskStore(options);
-  let outcome: Outcome = 'unchanged';
-  const restoring: Store = {
-    read: (location) => disk.read(location, signal),
-    write: async () => {
-      outcome = await restoreGeneration(wanted, options);
-      return outcome === 'restored' ? 'written' : 'conflict';
-    },
-  };
-  const components = componentsOf(resolved);
-  const marking = createMarkingStore(restoring, components, markers);
-  const present = await disk.read(wanted.location, signal);
-  const seen = present === undefined ? ('absent' as const) : { version: present.version };
-  await marking.write(wanted.location, { entries: {}, annotations: {} }, seen, signal);
-  return outcome;
-}
 
 /** Components that read the file only at their start. */
 function restartText({ artefact, location }: Generation, resolved: Resolved): string {
@@ -203,49 +164,15 @@ function flagProblems(name: string | undefined, generation: string | undefined):
   return [{ path, kind: 'invalid', message: `must be a number as it is listed, got "${generation}"` }];
 }
 
-/** The named generation, else the newest usable one, else the newest readable one. */
-function chosen(kept: readonly Generation[], name: string, generation: string | undefined): Generation {
-  const own = kept.filter(({ artefact }) => artefact === name);
-  const found =
-    generation === undefined
-      ? (own.find((one) => !isOfNoUse(one)) ?? own.find(({ problem }) => problem === undefined))
-      : own.find((one) => Number(one.generation) === Number(generation));
-  if (found !== undefined) return found;
-  const there = own.map((one) => one.generation).join(', ');
-  const message = `Cannot restore artefact "${name}": ${generation === undefined ? 'no generation that can be read' : `no generation "${generation}"`} is kept`;
-  throw new RecoveryError('ReadFailed', `${message}${there === '' ? '' : `; there are ${there}`}`);
-}
-
-const isExpired = ({ notAfter }: Generation, now: Date): boolean => notAfter !== undefined && notAfter <= now;
-
 const endText = (notAfter: Date | undefined, now: Date): string =>
   notAfter === undefined ? '' : `${notAfter.toISOString()}${notAfter <= now ? ' (expired)' : ''}`;
-
-interface Standing {
-  /** Expiry of the present certificate; undefined: it is unusable. */
-  readonly there: Date | undefined;
-  readonly kept: readonly Generation[];
-  readonly now: Date;
-}
-
-/** Refuses to replace a working certificate with an unusable copy; --force skips this check. */
-function requireNoneLost(wanted: Generation, { there, kept, now }: Standing): void {
-  if ((!isExpired(wanted, now) && !isOfNoUse(wanted)) || there === undefined || there <= now) return;
-  const { artefact, generation, notAfter } = wanted;
-  const own = kept.filter((one) => one.artefact === artefact && !isOfNoUse(one) && !isExpired(one, now));
-  const valid = own[0] && nextCommand(`restore ${artefact}`, { '--generation': own[0].generation });
-  const other = own[0] === undefined ? 'no kept copy is valid' : `generation ${own[0].generation} is: ${valid}`;
-  const state = isOfNoUse(wanted) ? 'is of no use to its readers' : `expired at ${notAfter?.toISOString()}`;
-  const message = `Cannot restore artefact "${artefact}": generation ${generation} ${state}, and what is there is valid until ${there.toISOString()}; ${other}. --force restores it all the same`;
-  throw new RecoveryError('MaterialInvalid', message);
-}
 
 function expiredWarning({ artefact, generation, notAfter }: Generation): { readonly message: string } {
   const message = `Generation ${generation} of ${artefact} expired at ${notAfter?.toISOString()}: mode regen renews it at its next pass`;
   return { message };
 }
 
-function outcomeText(outcome: Outcome, wanted: Generation): string {
+function outcomeText(outcome: RestoreOutcome, wanted: Generation): string {
   const { artefact, generation } = wanted;
   const what = `${artefact} of ${keptText(wanted)} (generation ${generation})`;
   if (outcome === 'unchanged') return `Unchanged: ${what} is what is there.\n`;
