@@ -22,7 +22,7 @@ import { renderStatus } from '../lib/status/print.ts';
 import type { StatusReport } from '../lib/status/report.ts';
 import { runStatus } from '../lib/status/status.ts';
 import { createDiskStore } from '../lib/store/disk-store.ts';
-import { connectFirst, repairCredentials } from './adopt-repair.ts';
+import { connectFirst, repairCredentials } from '../lib/run/repair-connection.ts';
 import { addressOf, connect, type Connecting, connectingOf, namesInApi, storeOf } from '../lib/run/connections.ts';
 import { exitOfStatus } from './exit-codes.ts';
 import type { Io } from './io.ts';

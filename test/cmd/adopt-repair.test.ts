@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { repairCredentials } from '../../cmd/adopt-repair.ts';
+import { repairCredentials } from '../../lib/run/repair-connection.ts';
 import { run } from '../../cmd/cli.ts';
 
 let directory: string;

@@ -5,7 +5,7 @@ import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { reach as reachApi } from '../../cmd/adopt-repair.ts';
+import { reach as reachApi } from '../../lib/run/repair-connection.ts';
 import { forgetFailures } from '../../lib/adopt/manifests-lock.ts';
 import { type RepairOptions, runRepair } from '../../lib/adopt/repair.ts';
 import { changeStaticPod, podManifest } from '../../lib/adopt/static-pods-apply.ts';
