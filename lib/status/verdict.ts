@@ -64,6 +64,7 @@ function partsOf(status: NodeStatus): readonly string[] {
     [former.length, 'not loaded'],
     [adopted?.pods.filter(({ state }) => state !== 'ready').length, 'containers not ready'],
     [adopted?.objects?.rows.filter(({ state }) => wrongStates.includes(state)).length, 'in the API'],
+    [adopted?.objects?.rows.filter(({ onDisk = 'same' }) => onDisk !== 'same').length, 'not on disk'],
   ];
   return [
     ...counted.map((text, at) => (at === 0 ? text.replace(' ', ` of ${nodeRows(status).length} certificates `) : text)),

@@ -3,9 +3,13 @@ import { exitOfNode } from '../../cmd/exit-codes.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { type RecoveryError, RecoveryError as Failure } from '../../lib/errors.ts';
 import type { AdoptionStatus } from '../../lib/status/adoption-report.ts';
+import type { FormerFile } from '../../lib/restart/loaded.ts';
 import { renderNode } from '../../lib/status/print.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { runNodeStatus } from '../../lib/status/status.ts';
+import { verdictOf } from '../../lib/status/verdict.ts';
+import { isWell } from '../../lib/status/well.ts';
+import { at } from '../support/facts.ts';
 import { machine, now, tell } from './node.ts';
 
 const ready = (pod: string) => ({ pod, state: 'ready', message: 'runs and is ready' }) as const;
@@ -85,6 +89,25 @@ describe('status of an adopted machine', () => {
     if (exit !== 0) expect(renderNode(status, { output: 'table' })).not.toContain('Everything is as it should be');
     expect(JSON.parse(renderNode(status, { output: 'json' }))).toMatchObject({ adopted: { containers: adopted.pods } });
   });
+});
+
+it('does not call well what is not on disk, because a restart comes by itself on a later day', () => {
+  const former: FormerFile = {
+    component: 'kube-controller-manager',
+    isService: false,
+    process: { pid: 41, started: 1 },
+    artefact: 'controller-manager.conf',
+    file: '/etc/kubernetes/controller-manager.conf',
+    state: 'former',
+    changedAt: now,
+    until: at(10),
+    restartsAt: at(9),
+  };
+  const told = (adopted: AdoptionStatus) => tell({}, { adopted, former: [former] });
+  expect(exitOfNode(told({ pods, objects: objects() }))).toBe(0);
+  const status = told({ pods, objects: objects({ onDisk: 'different' }, { class: 'recovering' }) });
+  expect([exitOfNode(status), isWell(status)]).toEqual([3, false]);
+  expect(verdictOf(status).lines[0]).toBe('1 not loaded, 1 not on disk.');
 });
 
 it('names with ARMED what keeps a repair from its pods', () => {
