@@ -67,7 +67,8 @@ export function unitedWith(held: readonly Certificate[], at: Case<External>, nam
   // CAs by name are those of registries.
   const { needed, kept } = name === undefined ? stillUsed(due, held, at) : { needed: [] };
   const rest = held.filter((one) => !ended.includes(one) && (!due.includes(one) || needed.includes(one)));
-  const stays = offered.length > 0 ? rest : held;
+  // No file is emptied: where nothing can be added, the last ones stay.
+  const stays = offered.length > 0 && rest.length + lacking.length > 0 ? rest : held;
   const becomes = [...stays, ...lacking];
   const gone = held.filter((one) => !stays.includes(one));
   const fault = faultOf(lacking, gone);

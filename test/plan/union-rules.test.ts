@@ -207,6 +207,8 @@ it('are not added where a file would hold more than it can, which is said, and o
   );
   const full = (await decisionsIn({ source: many }))('kubelet-client-ca');
   expect(full).toMatchObject({ action: 'blocked', message: expect.stringContaining(`more than ${most}`) as string });
+  const emptied = (await decisionsIn({ source: many, clients: [expired] }))('kubelet-client-ca');
+  expect([emptied?.action, becomes(emptied)]).toEqual(['blocked', undefined]);
   const fits = (await decisionsIn({ source: many.slice(1) }))('kubelet-client-ca');
   expect(becomes(fits)).toHaveLength(most);
   expect(fits?.message.length).toBeLessThan(500);
