@@ -1,5 +1,6 @@
 // The only write of the approver: the condition Approved, by PUT to the approval of one request. It carries the
 // resourceVersion that was read, so that an approval or a denial by another client in between wins. Never a denial.
+import { secondsText } from '../clock.ts';
 import { isCode } from '../errors.ts';
 import type { KubeConnection } from '../kube/kube.ts';
 import { resourcePath, typeMeta } from '../kube/resources.ts';
@@ -24,7 +25,7 @@ interface ApproveOptions {
 export async function approve(options: ApproveOptions): Promise<'approved' | 'conflict'> {
   const { connection, request, message, now, signal } = options;
   const { name } = request.metadata;
-  const at = now.toISOString().replace(/\.\d+Z$/, 'Z'); // metav1.Time
+  const at = secondsText(now);
   const condition = {
     type: 'Approved',
     status: 'True',

@@ -2,6 +2,7 @@
 // (cmd/kubeadm/app/apis/output/v1alpha3 of kubernetes/kubernetes), which scripts filter on
 // (`.certificates[?(@.residualTime<604800)]`), with our keys next to them. In the order of printing; undefined keys are
 // left out. Pure.
+import { secondsText } from '../clock.ts';
 import type { NodeStatus, ServedCertificate } from './node-report.ts';
 import { program } from '../program.ts';
 import type { FormerFile } from '../restart/loaded.ts';
@@ -67,7 +68,7 @@ export function nodeInfo({ adopted, ...status }: NodeStatus): object {
     served: status.served.map(servedEntry),
     notLoaded: status.former.map(formerEntry),
     inventory: status.inventory,
-    at: time(status.at),
+    at: secondsText(status.at),
     status: status.class,
     armed: status.isArmed,
     reasons: status.reasons,
@@ -78,7 +79,7 @@ export function nodeInfo({ adopted, ...status }: NodeStatus): object {
       objects: adopted.objects && objectInfo(adopted.objects),
       problem: adopted.problem,
     },
-    recheckAt: time(status.recheckAt),
+    recheckAt: secondsText(status.recheckAt),
     program,
   };
 }
@@ -87,18 +88,18 @@ function nodeEntry(row: StatusRow): object {
   const { artefact, notAfter, issuer, isForeign, location, state, notBefore, byHand, authority } = row;
   return {
     name: artefact,
-    expirationDate: notAfter === undefined ? null : time(notAfter),
+    expirationDate: notAfter === undefined ? null : secondsText(notAfter),
     residualTime: residualSeconds(row),
     externallyManaged: isForeign,
     caName: state === 'MISSING' ? undefined : issuer,
     missing: state === 'MISSING',
     location,
     state,
-    notBefore: notBefore && time(notBefore),
+    notBefore: notBefore && secondsText(notBefore),
     ...decisionOf(row),
     byHand,
-    recheckAt: time(row.recheckAt),
-    renewsAt: row.renewsAt && time(row.renewsAt),
+    recheckAt: secondsText(row.recheckAt),
+    renewsAt: row.renewsAt && secondsText(row.renewsAt),
     authority,
     readBy: row.readBy?.flags,
   };
@@ -108,11 +109,8 @@ const residualSeconds = ({ residualMs = 0 }: Pick<StatusRow, 'residualMs'>): num
 
 const decisionOf = ({ action, reason, message }: StatusRow): object => ({ action, reason, message });
 
-/** Time in the form of metav1.Time: whole seconds. */
-const time = (date: Date): string => date.toISOString().replace(/\.\d+Z$/, 'Z');
-
 function servedEntry({ component, address, artefact, state, notAfter, message }: ServedCertificate): object {
-  return { component, address, name: artefact, state, expirationDate: notAfter && time(notAfter), message };
+  return { component, address, name: artefact, state, expirationDate: notAfter && secondsText(notAfter), message };
 }
 
 function formerEntry(one: FormerFile): object {
@@ -123,9 +121,9 @@ function formerEntry(one: FormerFile): object {
     process: process.pid,
     location: file,
     state,
-    changedAt: time(changedAt),
-    expirationDate: until && time(until),
-    restartsAt: restartsAt && time(restartsAt),
+    changedAt: secondsText(changedAt),
+    expirationDate: until && secondsText(until),
+    restartsAt: restartsAt && secondsText(restartsAt),
     message: formerText(one),
   };
 }

@@ -1,4 +1,5 @@
 // The report of `verify`, as a table, as JSON or YAML, and as a graph. Pure.
+import { secondsText } from '../clock.ts';
 import { nextCommand } from '../next-command.ts';
 import { program } from '../program.ts';
 import { table } from '../table.ts';
@@ -121,16 +122,13 @@ function conclusion(report: TrustReport): string {
   }
 }
 
-/** Time in the form of metav1.Time: whole seconds. */
-const seconds = (date: Date): string => date.toISOString().replace(/\.\d+Z$/, 'Z');
-
 const side = ({ name, file }: Side): object => ({ name, file });
 
 function info({ at, without, rows, notes, ...rest }: TrustReport): object {
   return {
     apiVersion,
     kind: 'TrustInfo',
-    at: seconds(at),
+    at: secondsText(at),
     without,
     status: classOfTrust({ rows, ...rest }),
     relations: rows.map(({ id, credential, trust, verdict, reason, breaks, seen, breaksFrom }) => ({
@@ -139,7 +137,7 @@ function info({ at, without, rows, notes, ...rest }: TrustReport): object {
       trust: side(trust),
       verdict,
       reason,
-      breaksFrom: breaksFrom && seconds(breaksFrom),
+      breaksFrom: breaksFrom && secondsText(breaksFrom),
       breaks,
       seen,
     })),
