@@ -1,6 +1,6 @@
 // Flags of `init host`, given now and installed before: for the units, the program that they start, and the directories
 // that their runs write to.
-import { realpathSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type FlagRow, flagRows, type FlagsOf, isRepeatable, typedValue } from '../lib/config/flags.ts';
@@ -44,6 +44,12 @@ export function hostFlags(
   }
   return { flags: orKubeadm(line), program, problems };
 }
+
+/** The command line of units without their configuration file, where that is gone: a report, and a removal, need none. */
+export const withoutGoneFile = (words: readonly string[]): readonly string[] =>
+  words.filter((word) => !word.startsWith(configFlag) || existsSync(word.slice(configFlag.length)));
+
+const configFlag = '--config=';
 
 /** File of metrics that units with this command line write, by their flag or the file that they name as it is now. */
 export function metricsFileOf(words: readonly string[], place: HostPlace): string | undefined {

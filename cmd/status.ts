@@ -39,6 +39,7 @@ import type { Io } from './io.ts';
 import { sameMachine } from '../lib/config/given-flags.ts';
 import type { Given } from '../lib/next-command.ts';
 import { absoluteConfig, asWorker, clockFactsAt, type CommandLine, configInput, orKubeadm } from './read-config.ts';
+import { withoutGoneFile } from './host-flags.ts';
 import { armingHere } from './host-units.ts';
 import { type StatusLook, showStatus } from './status-again.ts';
 import { type SightRequest, statusFlags, type StatusRequest } from './status-flags.ts';
@@ -46,12 +47,8 @@ import { type SightRequest, statusFlags, type StatusRequest } from './status-fla
 type StatusLine = CommandLine & FlagsOf<'status'>;
 
 /** Adds the flags of the installed units: so the report shows the actions and times of this machine's timer. */
-export function asUnitsDo(line: StatusLine, cwd: string): StatusLine {
-  const { config, ...told } = withInstalled(absoluteConfig(line, cwd), { words: installedCommand() });
-  // A missing configuration file of the units must not prevent the report.
-  const isThere = config !== undefined && (line.config !== undefined || existsSync(config));
-  return isThere ? { ...told, config } : told;
-}
+export const asUnitsDo = (line: StatusLine, cwd: string): StatusLine =>
+  withInstalled(absoluteConfig(line, cwd), { words: withoutGoneFile(installedCommand()) });
 
 export async function statusCommand(line: StatusLine, io: Io): Promise<number> {
   const { options, again, problems } = statusFlags(line);

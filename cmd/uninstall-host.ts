@@ -18,7 +18,7 @@ import { nextCommand } from '../lib/next-command.ts';
 import { structured } from '../lib/status/structured.ts';
 import { apiVersion } from '../lib/well-known.ts';
 import { exitCodes } from './exit-codes.ts';
-import { hostFlags } from './host-flags.ts';
+import { hostFlags, withoutGoneFile } from './host-flags.ts';
 import type { Io } from './io.ts';
 import { configInput, installFormats, type InstallLine, outputFormat } from './read-config.ts';
 
@@ -30,7 +30,7 @@ export async function uninstallHostCommand(
   // A copy may also lie where systemd does not run now, such as below a rescue system's chroot.
   const here = machine ?? { ...thisMachine(io.signal), places: programPlaces };
   const before = installedCommand(here.unitDirectory); // the units are the record of a token elsewhere
-  const { flags, problems } = hostFlags({ ...line, executable: '/proc/self/exe' }, io, before);
+  const { flags, problems } = hostFlags({ ...line, executable: '/proc/self/exe' }, io, withoutGoneFile(before));
   const directory = out === undefined ? workerDirectory(before) : resolve(io.cwd, out);
   const format = outputFormat(installFormats, output, problems);
   const { dryRun, backupDir, lockDir, metricsFile } = parseToolConfig({ ...configInput(flags, io), problems });
