@@ -151,7 +151,7 @@ function program(io: Io) {
   );
   add(init, 'host', 'write systemd units that repair this node before each start of its kubelet', async (line) =>
     line.fromPod === true
-      ? (await import('./host-of-pod.ts')).hostOfPodCommand(line, io)
+      ? (await import('./host-of-pod.ts')).hostOfPodCommand('init', line, io)
       : (await import('./host.ts')).initHostCommand(line, io),
   );
 
@@ -192,7 +192,7 @@ function program(io: Io) {
   ).allowExcessArguments();
   add(uninstall, 'host', 'remove the systemd units of this host', async (line) =>
     line.fromPod === true
-      ? (await import('./host-of-pod.ts')).hostOfPodCommand(line, io)
+      ? (await import('./host-of-pod.ts')).hostOfPodCommand('uninstall', line, io)
       : (await import('./uninstall-host.ts')).uninstallHostCommand(line, io),
   );
   add(uninstall, 'approver', 'remove the static pod of init approver', async (line) =>

@@ -10,12 +10,17 @@ interface Line {
   readonly check?: boolean | undefined;
 }
 
-export async function hostOfPodCommand({ dryRun, check }: Line, { argv, signal, stdout }: Io): Promise<number> {
+export async function hostOfPodCommand(
+  does: 'init' | 'uninstall',
+  { dryRun, check }: Line,
+  { argv, signal, stdout }: Io,
+): Promise<number> {
   const given = [...(dryRun === true ? ['--dry-run'] : []), ...(check === true ? ['--check'] : [])];
   const message = 'must be left out: with --from-pod the program is copied to the node first';
   const problems = given.map((path): Problem => ({ path, kind: 'conflict', message }));
   if (problems.length > 0) throw problemsError('ConfigInvalid', 'Cannot use the command line', problems);
-  const { isDone, output } = await runOnHostOfPod({ launcher: ownLauncher, argv: wordsOnHost(argv), signal });
+  const words = wordsOnHost(does, argv);
+  const { isDone, output } = await runOnHostOfPod({ does, launcher: ownLauncher, argv: words, signal });
   stdout.write(output);
   return isDone ? exitCodes.done : exitCodes.failed;
 }

@@ -14,13 +14,15 @@ import { commandLine, serviceName } from './host.ts';
 import { copyProgram, dropCopy, programInUse, type ProgramPlaces, programPlaces } from './program-copy.ts';
 import { withCopies } from './program-install.ts';
 
+type Does = 'init' | 'uninstall';
+
 /**
  * Words of the command on the machine. `uninstall` leaves the file of metrics: the exporter of the pod serves it until
  * the pod goes, says how old it is, and without it would never be ready. Pure.
  */
-export const wordsOnHost = (argv: readonly string[]): readonly string[] => [
+export const wordsOnHost = (does: Does, argv: readonly string[]): readonly string[] => [
   ...argv.filter((word) => word !== '--from-pod'),
-  ...(argv[0] === 'uninstall' ? ['--metrics-file=none'] : []),
+  ...(does === 'uninstall' ? ['--metrics-file=none'] : []),
 ];
 
 /** Units that are gone after a boot, each of one pod. */
@@ -32,6 +34,8 @@ const stopMs = 25_000; // of the 30 seconds that a pod has for its end
 export const pathsOfPod: readonly string[] = [dirname(programPlaces.home), '/run/systemd', defaultLockDir];
 
 interface HostCommand {
+  /** Flags may stand before its name. */
+  readonly does: Does;
   /** Launcher of the image. */
   readonly launcher: string;
   /** Words after the program's name. */
@@ -51,7 +55,7 @@ interface PodMachine {
 const here: PodMachine = { units, outputs: defaultLockDir, places: programPlaces };
 
 /** `output`: of the command, and why it is not done. Throws PreconditionFailed, WriteFailed, ReadFailed. */
-export async function runOnHostOfPod({ launcher, argv, signal, machine = here }: HostCommand) {
+export async function runOnHostOfPod({ does, launcher, argv, signal, machine = here }: HostCommand) {
   const { units: directory, outputs, places, ...systemd } = machine;
   await stopFormer(machine, signal);
   const name = `${prefix}${randomBytes(4).toString('hex')}`;
@@ -69,7 +73,7 @@ export async function runOnHostOfPod({ launcher, argv, signal, machine = here }:
     const isStopped = end.result === 'success' && !end.hasExited;
     const failures = [failureOf(unit, isStopped ? { ...end, result: 'stopped' } : end)];
     // The timer starts it soon; but only what it does here keeps a version that fails from the next node.
-    if (failures[0] === '' && argv[0] === 'init')
+    if (failures[0] === '' && does === 'init')
       failures.push(failureOf(serviceName, await runUnit(serviceName, { clock, signal, ...systemd }), [exitByHand]));
     isDone = failures.every((failure) => failure === '');
     return { isDone, output: [await readFile(outputFile, 'utf8').catch(() => ''), ...failures].join('') };

@@ -31,7 +31,8 @@ const copies = (): Promise<readonly string[]> => readdir(dirname(copiedProgram(p
 const program = (lines: string): Promise<void> => writeFile(launcher(), `#!/bin/sh\n${lines}\n`, { mode: 0o755 });
 const run = (argv: readonly string[], signal = AbortSignal.timeout(20_000)) => {
   const machine = { ...systemd, outputs: join(directory, 'run'), places: places() };
-  return runOnHostOfPod({ launcher: launcher(), argv, signal, machine });
+  const does = argv.includes('init') ? 'init' : 'uninstall';
+  return runOnHostOfPod({ does, launcher: launcher(), argv, signal, machine });
 };
 const leftUnits = async (): Promise<readonly string[]> =>
   (await readdir(systemd.units)).filter((name) => name !== serviceName);
@@ -39,8 +40,9 @@ const leftUnits = async (): Promise<readonly string[]> =>
 describe('a command of a pod', () => {
   it('is that of the machine, and leaves the file of metrics to the exporter of the pod', () => {
     const init = ['init', 'host', '--renew-before=30d'];
-    expect(wordsOnHost([...init, '--from-pod'])).toEqual(init);
-    expect(wordsOnHost(['uninstall', 'host', '--from-pod'])).toEqual(['uninstall', 'host', '--metrics-file=none']);
+    expect(wordsOnHost('init', [...init, '--from-pod'])).toEqual(init);
+    const uninstall = ['--log-level=debug', 'uninstall', 'host'];
+    expect(wordsOnHost('uninstall', [...uninstall, '--from-pod'])).toEqual([...uninstall, '--metrics-file=none']);
   });
 
   it('runs on the machine, and leaves nothing but the copy of its program', async () => {
@@ -71,7 +73,7 @@ describe('a command of a pod', () => {
     await program('exit 0');
     await writeFile(join(systemd.units, serviceName), serviceOf(`/bin/sh -c "exit ${code}"`));
     const told = isDone ? '' : `systemd: ${serviceName} ended with exit-code (${code})`;
-    expect(await run(['init', 'host'])).toEqual({ isDone, output: expect.stringContaining(told) });
+    expect(await run(['--log-level=debug', 'init', 'host'])).toEqual({ isDone, output: expect.stringContaining(told) });
     expect(await run(['uninstall', 'host'])).toEqual({ isDone: true, output: '' });
   });
 
