@@ -47,6 +47,9 @@ export function judgeRuns(written: Date | undefined, now: Date): CheckState {
   const state = `see "${nextCommand('status')}" on this node`;
   if (written === undefined) return { ok: false, message: `no run has written its file of metrics: ${state}` };
   const ageMs = now.getTime() - written.getTime();
-  if (ageMs <= longestAgeMs) return { ok: true };
-  return { ok: false, message: `no run for ${durationText(ageMs - (ageMs % 60_000))}: ${state}` };
+  // By a clock that was set back a file stays new: the next run dates it anew.
+  if (Math.abs(ageMs) <= longestAgeMs) return { ok: true };
+  const text = durationText(Math.abs(ageMs) - (Math.abs(ageMs) % 60_000));
+  const since = ageMs > 0 ? `for ${text}` : `since the clock was set back, by ${text} or more`;
+  return { ok: false, message: `no run ${since}: ${state}` };
 }

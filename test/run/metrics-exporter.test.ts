@@ -76,6 +76,7 @@ it.each([
   ['2026-01-01T11:45:00Z', true],
   ['2026-01-01T11:44:59Z', false],
   ['2026-01-01T12:05:00Z', true], // a clock that was set back
+  ['2026-01-02T12:00:00Z', false], // by so much that no run has written since
 ])('a file of %s is one of runs that go on: %s', (written, ok) => {
   expect(judgeRuns(new Date(written), now).ok).toBe(ok);
 });
