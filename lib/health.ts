@@ -61,6 +61,7 @@ interface HealthServerOptions {
   /** For clients with a certificate alone. */
   readonly tls?: TlsFiles | undefined;
   readonly clock: Clock;
+  readonly log?: Log;
   /** Closes the server and all its connections. */
   readonly signal: AbortSignal;
 }
@@ -74,7 +75,7 @@ export interface HealthServer {
 
 /** Serves /livez, /readyz, /healthz and, with metrics, /metrics. Throws AlreadyRunning, MaterialInvalid, ConfigInvalid. */
 export async function serveHealth(options: HealthServerOptions): Promise<HealthServer> {
-  const { address, clock, signal, tls } = options;
+  const { address, clock, log, signal, tls } = options;
   const open = new Set<Socket>();
   const onClient = (socket: Socket): void => {
     const mayMeasure = tls !== undefined || isLoopbackAddress(socket.remoteAddress);
@@ -84,7 +85,7 @@ export async function serveHealth(options: HealthServerOptions): Promise<HealthS
     tls === undefined
       ? createServer({ allowHalfOpen: true }, onClient)
       : // TLS costs memory.
-        await (await import('./metrics-tls.ts')).createMetricsServer(tls, { clock, signal, onClient });
+        await (await import('./metrics-tls.ts')).createMetricsServer(tls, { clock, signal, log, onClient });
   server.prependListener('connection', (socket: Socket) => makeRoom(open, socket));
   await listen(server, address);
   const closed = new Promise<void>((resolve) => server.once('close', resolve));

@@ -1,5 +1,5 @@
 // Metrics for other machines: refused without a certificate of the CA, over real TLS; and in plain text for this machine alone.
-import { copyFile, mkdtemp, rm } from 'node:fs/promises';
+import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { get } from 'node:https';
 import { networkInterfaces, tmpdir } from 'node:os';
@@ -88,6 +88,38 @@ describe('serveHealth() over TLS', () => {
     expect(await ask(port, other, client)).toContain('build_info');
     stop.abort();
     await closed;
+  });
+
+  it.each([
+    ['is emptied', () => ''],
+    ['holds no certificate', () => 'CAs of clients\n'],
+    ['is cut off', (whole: string) => whole.slice(0, 200)],
+    ['is cut off in its last CA', (whole: string) => `${whole}${whole.slice(0, 200)}`],
+    ['has a CA that is not whole', (whole: string) => `${whole}${whole.replace(/\n.{64}\n/, '\n')}`],
+  ])('lets its clients in while the file of their CAs %s, and does not begin with it', async (_, change) => {
+    const ca = await createAuthority(path('ca'), { commonName: 'ca' });
+    const serving = { commonName: 'metrics', dnsNames: ['localhost'], usages: ['serverAuth'] } as const;
+    const server = await createLeaf(path('server'), ca, serving);
+    const client = await createLeaf(path('client'), ca, { commonName: 'prometheus' });
+    const tls = { certFile: server.cert, keyFile: server.key, clientCaFile: path('clients-ca.crt') };
+    const whole = readFileSync(ca.cert, 'utf8');
+    await writeFile(tls.clientCaFile, whole);
+    const clock = new FakeClock(new Date());
+    const address = { host: '127.0.0.1', port: 0 };
+    const lines: Record<string, unknown>[] = [];
+    const log = createLog({ write: (line) => lines.push(JSON.parse(line) as Record<string, unknown>) });
+    const options = { address, health: new Health(), metrics: await metrics(), tls, clock, log, signal: stop.signal };
+    const { port } = await serveHealth(options);
+    await writeFile(tls.clientCaFile, change(whole));
+    for (const logged of [0, 1, 1]) {
+      await clock.waiting();
+      clock.advance(60_000);
+      await clock.waiting();
+      expect(lines).toHaveLength(logged);
+    }
+    expect(lines[0]).toMatchObject({ event: 'health.failed', code: 'MaterialInvalid', attempt: 2 });
+    expect(await ask(port, ca, client)).toContain('build_info');
+    await expect(serveHealth(options)).rejects.toMatchObject({ code: 'MaterialInvalid' });
   });
 
   it('begins once its files are whole, and nothing waits for that', async () => {
