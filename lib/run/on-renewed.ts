@@ -20,7 +20,7 @@ export async function runOnRenewed(run: RegenRun, isLast: boolean, signal: Abort
       const node = await nodeNameHere(disk, runtime);
       const env = { PATH: path, KUBE_CERT_RECOVERY_RENEWED: names.join(' '), KUBE_CERT_RECOVERY_NODE: node };
       const limited = AbortSignal.any([signal, AbortSignal.timeout(commandMs)]);
-      await outputOf([command], { clock, signal: limited, env }, `"${command}"`);
+      await outputOf([command], { clock, signal: limited, env, dropsOutput: true }, `"${command}"`);
       log.info('command.done', { path: command, count: names.length });
       return true;
     } catch (err) {
