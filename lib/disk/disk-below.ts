@@ -5,7 +5,7 @@ import { chmod, chown, lstat, mkdir, open, readdir, readlink, symlink, writeFile
 import { join, resolve } from 'node:path';
 import { bounds } from '../bounds.ts';
 import { systemCode } from '../errors.ts';
-import { type Disk, realDisk, unlessAbsent } from './disk.ts';
+import { type Disk, onPath, realDisk, unlessAbsent } from './disk.ts';
 
 type Call = (...args: readonly unknown[]) => Promise<unknown>;
 
@@ -59,7 +59,9 @@ async function copyFile(from: string, to: string): Promise<void> {
   const file = await open(from, O_RDONLY | O_NONBLOCK | O_NOATIME).catch(() => open(from, O_RDONLY | O_NONBLOCK));
   try {
     const { mode, uid, gid } = await file.stat();
-    await writeFile(to, await file.readFile(), { flag: 'wx', mode: 0o600 });
+    const bytes = await file.readFile();
+    // A full file system is that of the copies.
+    await onPath(to, () => writeFile(to, bytes, { flag: 'wx', mode: 0o600 }));
     await chown(to, uid, gid).catch(() => undefined);
     await chmod(to, mode & 0o777);
   } catch (err) {

@@ -225,6 +225,12 @@ describe('rehearse', () => {
     const disk = 'mount --rbind /proc /run\n';
     const shared = 'kube-cert-recovery rehearse >/etc/said || echo "exit $?"; ls -A /dev/shm';
     expect((await onMachine(healthy.root, shared, { place: `${armed}${disk}` })).stdout).toBe('exit 3\n'); // systemd's /run is gone
+    const full = `${armed}mount -t tmpfs -o size=64k tmpfs /run\n`;
+    const crowded = await onMachine(healthy.root, 'kube-cert-recovery rehearse || ls -A /run', { place: full });
+    expect(crowded.stderr).toMatch(
+      /^Cannot copy .*: "\/run\/kube-cert-recovery-rehearsal\/root\/[^"]*": no space left/,
+    );
+    expect(crowded.stdout, 'what is left').toBe('');
     const none = `${disk}mount --rbind /proc /dev/shm\n`;
     const { code, stderr } = await onMachine(healthy.root, 'kube-cert-recovery rehearse', { place: none });
     expect(stderr).toMatch(/^Cannot keep copies of keys: neither of \/run, \/dev\/shm is a file system in memory/);
