@@ -156,7 +156,9 @@ export async function commitAll(disk: Disk, placements: readonly Placement[]): P
     throw stuck.length === 0 ? err : remaining(err, halfWritten(stuck));
   }
   const directories = placements.flatMap(({ file, link }) => [dirname(file), ...(link ? [dirname(link.path)] : [])]);
-  await syncAll(disk, directories);
+  await syncAll(disk, directories).catch((err: unknown) => {
+    throw remaining(err, 'the new files are in use, and a power loss may bring the former ones back');
+  });
   for (const { link, file } of placements) if (link !== undefined) await pruneDated(disk, link, file);
 }
 

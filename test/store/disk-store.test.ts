@@ -1,6 +1,6 @@
 import { lstat, mkdir, mkdtemp, readFile, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { RecoveryError } from '../../lib/errors.ts';
 import type { LocationOf } from '../../lib/inventory/model.ts';
@@ -326,6 +326,28 @@ describe('write() that fails', () => {
 });
 
 describe('write() that fails and cannot go back', () => {
+  it('says that the new files are in use once they have their names', async () => {
+    await put(first);
+    let done = false;
+    const rename = (async (from: string, to: string) => {
+      await realDisk.rename(from, to);
+      done ||= to === pair.certFile;
+    }) as Disk['rename'];
+    const open = (async (path: string, flags: string, mode?: number) => {
+      if (done && path === dirname(pair.certFile)) throw Object.assign(new Error('disk'), { code: 'EIO' });
+      return realDisk.open(path, flags, mode);
+    }) as Disk['open'];
+    await expect(
+      createDiskStore({ disk: { ...realDisk, rename, open } }).write(pair, second, await seen(), signal),
+    ).rejects.toMatchObject({
+      code: 'WriteFailed',
+      message: expect.stringContaining(
+        '(EIO); the new files are in use, and a power loss may bring the former ones back',
+      ),
+    });
+    expect((await createDiskStore().read(pair, signal))?.entries).toEqual(second.entries);
+  });
+
   it('tells the failure that it began with', async () => {
     await put(first);
     let failed = false;
