@@ -8,7 +8,7 @@ import { type Certificate, isSame } from '../pki/certificate.ts';
 import { locationText } from '../store/store.ts';
 import { bring, type Case, earliest, idleMs, keep, laterMs, lookAgainMs, nothing, renew } from './decision.ts';
 import { blocked, type Fault, type Verdict } from './decision.ts';
-import type { Facts } from './facts.ts';
+import type { ArtefactFacts, Facts } from './facts.ts';
 import { dueOf, endingOf, followedBy, worstEnding } from './judge-authority.ts';
 import { isOptionalInput, offeredTo, type United, unitedWith } from './union-rules.ts';
 
@@ -96,17 +96,24 @@ function mayUnite({ artefact, fact, facts, resolved }: Case<External>): boolean 
 
 /** A file of CAs that is absent, or of which nothing can be read, is made of its inputs. */
 function madeOfInputs(at: Case<External>): Verdict | undefined {
-  const { fact } = at;
+  const { artefact, fact, facts, now } = at;
+  if (fact.state === 'broken' && fact.problem === 'foreign') return undefined;
+  const state = missingText(fact);
   const { becomes, fault } = unitedWith([], at);
-  if (fault === undefined || (fact.state === 'broken' && fact.problem === 'foreign')) return undefined;
+  const unread = artefact.inputs?.find((name) => facts.get(name)?.state === 'unavailable');
+  if (fault === undefined && unread !== undefined)
+    return blocked('Unavailable', `${state}; ${unread}, of which it is made, could not be read`, laterMs(now, 1000));
+  if (fault === undefined) return undefined;
   const reason = fact.state === 'absent' ? 'Absent' : 'Unreadable';
-  const state = fact.state === 'absent' ? 'it is absent' : `it is broken: ${'message' in fact ? fact.message : ''}`;
   const message = `${state}; the CAs of the cluster come in its place`;
   return { ...renew({ ...at, fault: { reason, message } }, [], {}, 'follow'), becomes };
 }
 
+const missingText = (fact: ArtefactFacts): string =>
+  fact.state === 'broken' ? `it is broken: ${fact.message}` : 'it is absent';
+
 function bringIt({ artefact: { location }, fact, now }: Case<External>): Verdict {
-  const state = fact.state === 'broken' ? `it is broken: ${fact.message}` : 'it is absent';
+  const state = missingText(fact);
   return bring('NotOurs', `${state}; bring ${locationText(location)} here by hand`, laterMs(now, lookAgainMs));
 }
 

@@ -2,6 +2,7 @@
 import { X509Certificate } from 'node:crypto';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { bounds } from '../../lib/bounds.ts';
+import { RecoveryError } from '../../lib/errors.ts';
 import { loadPreset } from '../../lib/inventory/preset.ts';
 import { type Environment, resolve } from '../../lib/inventory/resolve.ts';
 import type { Certificate } from '../../lib/pki/certificate.ts';
@@ -48,7 +49,7 @@ const bytes = (content: Content): Buffer => (Buffer.isBuffer(content) ? content 
 
 interface World {
   /** Of the ConfigMap, for both purposes; undefined: it is absent. */
-  readonly source?: Content | undefined;
+  readonly source?: Content | 'unreadable' | undefined;
   /** Undefined: the file is absent. */
   readonly clients?: Content | undefined;
   readonly server?: Content;
@@ -70,6 +71,7 @@ async function decisionsIn(world: World): Promise<(name: string) => Decision | u
   const store: Store = {
     async read(location) {
       if (location.kind === 'configMap') {
+        if (source === 'unreadable') throw new RecoveryError('KubeUnavailable', 'no answer');
         const annotations = retired === undefined ? {} : { 'kube-cert-recovery/retired-cas': retired };
         return source && { ...found, annotations, entries: { 'ca-bundle.crt': bytes(source) } };
       }
@@ -349,6 +351,15 @@ describe('a file that follows', () => {
   it('is made again where nothing of it can be read', async () => {
     const decided = await decisionsIn({ source: [next], clients: Buffer.from('-----BEGIN CERTIFICATE-----\nA') });
     expect(decided('kubelet-client-ca')).toMatchObject({ action: 'renew', reason: 'Unreadable' });
+  });
+
+  it.each<[string, Content | undefined]>([
+    ['is absent', undefined],
+    ['is torn', Buffer.from('-----BEGIN CERTIFICATE-----\nMIIB')],
+  ])('is no work for an administrator where it %s and the ConfigMap could not be read', async (_, clients) => {
+    const decision = (await decisionsIn({ source: 'unreadable', clients }))('kubelet-client-ca');
+    expect(decision).toMatchObject({ action: 'blocked', reason: 'Unavailable' });
+    expect(decision?.message).toContain('client-ca, of which it is made, could not be read');
   });
 
   it('is left alone where it holds something else', async () => {
