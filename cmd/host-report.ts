@@ -53,17 +53,18 @@ export function printLines({ format }: Pick<Installation, 'format'>, lines: read
   if (format === 'text' && lines.length > 0) io.stdout.write(`${lines.join('\n')}\n`);
 }
 
-/** Removes the file of metrics that the units no longer write. Lines for people. One that stays is warned of. */
+/** Removes the file of metrics that the units no longer write; its path where it was there. One that stays is warned of. */
 export async function withoutFormerMetrics(
   { here, formerMetrics }: Pick<Installation, 'here' | 'formerMetrics'>,
   { stderr }: Pick<Io, 'stderr'>,
+  by: 'start' | 'stop' = 'start',
 ): Promise<readonly string[]> {
   if (formerMetrics === undefined) return [];
   try {
-    await removeMetrics(formerMetrics, here, 'start');
-    return [`Removed ${formerMetrics}`];
+    await removeMetrics(formerMetrics, here, by);
+    return [formerMetrics];
   } catch (err) {
-    // The machine is armed by now, and no later run would find the file.
+    // The units are changed by now, and no later command would find the file.
     if (!isCode(err, 'WriteFailed')) throw err;
     stderr.write(`${err.message}; remove it yourself: its metrics are no longer renewed\n`);
     return [];

@@ -113,7 +113,7 @@ async function install(installation: Installation, { config, units, waitMs }: In
   }
   const outcomes = files.map(({ path, does }) => ({ path, does, isChanged: outcome.written.includes(path) }));
   const absent = outcome.absent.map((unit) => `There is no ${unit} here: until there is, only the timer repairs.`);
-  const gone = await withoutFormerMetrics(installation, io);
+  const gone = (await withoutFormerMetrics(installation, io)).map((path) => `Removed ${path}`);
   printLines(installation, [...examined.lines, ...unitLines(outcomes, false), ...absent, ...settings, ...gone], io);
   const end = sight && (await waitForNode(lookHere, { began, waitMs, before: sight.status }, io));
   await grantRights(config, format === 'json' ? { ...io, stdout: io.stderr } : io);

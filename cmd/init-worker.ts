@@ -84,7 +84,8 @@ export async function initWorkerCommand(
     "When the kubelet's client certificate has expired, a new one is asked for before each start of the kubelet, and",
     'once a minute. An approver in the cluster has to approve it. A CA that the cluster has renewed is taken over.',
   ];
-  printLines(installation, [...lines, ...(await withoutFormerMetrics(installation, io))], io);
+  const gone = (await withoutFormerMetrics(installation, io)).map((one) => `Removed ${one}`);
+  printLines(installation, [...lines, ...gone], io);
   printEnd(installation, { examined, outcomes, status: (await lookHere()).status }, io);
   return exitCodes.done;
 }

@@ -2,7 +2,7 @@
 import { dirname, resolve } from 'node:path';
 import type { FlagsOf } from '../lib/config/flags.ts';
 import { parseToolConfig, type ToolConfig } from '../lib/config/load.ts';
-import { formerMetrics, removeMetrics } from '../lib/install/former-metrics.ts';
+import { formerMetrics } from '../lib/install/former-metrics.ts';
 import {
   type HostMachine,
   installedCommand,
@@ -19,6 +19,7 @@ import { structured } from '../lib/status/structured.ts';
 import { apiVersion } from '../lib/well-known.ts';
 import { exitCodes } from './exit-codes.ts';
 import { hostFlags, withoutGoneFile } from './host-flags.ts';
+import { withoutFormerMetrics } from './host-report.ts';
 import type { Io } from './io.ts';
 import { configInput, installFormats, type InstallLine, outputFormat } from './read-config.ts';
 
@@ -39,15 +40,12 @@ export async function uninstallHostCommand(
   const paths = unitPaths(unitDirectory, await repairedServices(unitDirectory));
   const units = await removeHost(paths, { ...here, dryRun: isPlan });
   const metrics = before.length === 0 ? undefined : await formerMetrics(metricsFile);
-  if (metrics !== undefined && !isPlan) await removeMetrics(metrics, here, 'stop');
+  const gone = isPlan
+    ? [metrics ?? []].flat()
+    : await withoutFormerMetrics({ here, formerMetrics: metrics }, io, 'stop');
   // After the units that start it, and authenticate with it.
   const copies = await removeProgram(isPlan, here.places);
-  const removed = [
-    ...units,
-    ...(metrics === undefined ? [] : [metrics]),
-    ...copies,
-    ...(await removeWorkerToken(directory, isPlan)),
-  ];
+  const removed = [...units, ...gone, ...copies, ...(await removeWorkerToken(directory, isPlan))];
   const isChanged = removed.length > 0;
   const isGone = copies.some((path) => here.places?.commands.includes(dirname(path)));
   const left = isChanged ? leftLines({ backupDir, lockDir, isGone }) : ['Nothing to remove.'];

@@ -322,6 +322,15 @@ describe('init host on a machine that has its units', () => {
     const here = { systemctl: () => Promise.resolve(), unitDirectory: units };
     expect(await uninstallHostCommand({ out, dryRun: true }, io, here)).toBe(0);
     expect(told.join('')).toContain(`Would remove ${file}\n`);
+    const refused = Object.assign(new Error('refused'), { code: 'EPERM' });
+    const rmOthers: Disk['rm'] = (path, options) =>
+      path === file ? Promise.reject(refused) : realDisk.rm(path, options);
+    told.length = 0;
+    expect(await uninstallHostCommand({ out }, io, { ...here, disk: { ...realDisk, rm: rmOthers } })).toBe(0);
+    expect(told.join('')).toMatch(new RegExp(`^Cannot remove metrics file "${file}".*\\nRemoved `));
+    await expect(readFile(join(units, 'kube-cert-recovery.timer'))).rejects.toThrow('ENOENT');
+
+    await initHost({ config, metricsFile: file });
     expect(await uninstallHostCommand({ out }, io, here)).toBe(0);
     await expect(readFile(file)).rejects.toThrow('ENOENT');
   });
