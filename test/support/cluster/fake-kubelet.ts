@@ -26,7 +26,7 @@ export interface KubeletMachine {
 export class FakeKubelet implements AsyncDisposable {
   readonly #health = new Map<string, Health>();
   readonly #answers: boolean;
-  /** Names of containers that never become ready. */
+  /** Names of containers that are not ready; also shown where that changes, and the manifest does not. */
   readonly unready = new Set<string>();
   /** Names of containers that wait, and why; also told while they do. They are not ready. */
   readonly waiting = new Map<string, string>();
@@ -63,7 +63,7 @@ export class FakeKubelet implements AsyncDisposable {
         const text = await readFile(join(this.#manifestsDir, name), 'utf8');
         if (this.isAsleep) break; // since it was told so, this may have been written
         if (text === '') continue; // it is being written in place, as kubeadm does
-        const shown = JSON.stringify([text, ...this.waiting]);
+        const shown = JSON.stringify([text, [...this.waiting], [...this.unready]]);
         if (this.#seen.get(name) === shown) continue;
         await this.#show(parseYaml(text) as PodManifest);
         this.#seen.set(name, shown);
