@@ -1,5 +1,5 @@
 // `--from-pod` of `init host` and `uninstall host`: the same command on the machine of this pod. Its flags are read there.
-import { runOnHostOfPod, wordsOnHost } from '../lib/install/command-of-pod.ts';
+import { type CommandOnHost, runOnHostOfPod } from '../lib/install/command-of-pod.ts';
 import { type Problem, problemsError } from '../lib/problems.ts';
 import { exitCodes } from './exit-codes.ts';
 import { ownLauncher } from './host-flags.ts';
@@ -11,7 +11,7 @@ interface Line {
 }
 
 export async function hostOfPodCommand(
-  does: 'init' | 'uninstall',
+  does: CommandOnHost,
   { dryRun, check }: Line,
   { argv, signal, stdout }: Io,
 ): Promise<number> {
@@ -19,8 +19,7 @@ export async function hostOfPodCommand(
   const message = 'must be left out: with --from-pod the program is copied to the node first';
   const problems = given.map((path): Problem => ({ path, kind: 'conflict', message }));
   if (problems.length > 0) throw problemsError('ConfigInvalid', 'Cannot use the command line', problems);
-  const words = wordsOnHost(does, argv);
-  const { isDone, output } = await runOnHostOfPod({ does, launcher: ownLauncher, argv: words, signal });
+  const { isDone, output } = await runOnHostOfPod({ does, launcher: ownLauncher, argv, signal });
   stdout.write(output);
   return isDone ? exitCodes.done : exitCodes.failed;
 }

@@ -14,13 +14,13 @@ import { commandLine, serviceName } from './host.ts';
 import { copyProgram, dropCopy, programInUse, type ProgramPlaces, programPlaces } from './program-copy.ts';
 import { withCopies } from './program-install.ts';
 
-type Does = 'init' | 'uninstall';
+export type CommandOnHost = 'init' | 'uninstall';
 
 /**
  * Words of the command on the machine. `uninstall` leaves the file of metrics: the exporter of the pod serves it until
  * the pod goes, says how old it is, and without it would never be ready. Pure.
  */
-export const wordsOnHost = (does: Does, argv: readonly string[]): readonly string[] => [
+export const wordsOnHost = (does: CommandOnHost, argv: readonly string[]): readonly string[] => [
   ...argv.filter((word) => word !== '--from-pod'),
   ...(does === 'uninstall' ? ['--metrics-file=none'] : []),
 ];
@@ -35,10 +35,10 @@ export const pathsOfPod: readonly string[] = [dirname(programPlaces.home), '/run
 
 interface HostCommand {
   /** Flags may stand before its name. */
-  readonly does: Does;
+  readonly does: CommandOnHost;
   /** Launcher of the image. */
   readonly launcher: string;
-  /** Words after the program's name. */
+  /** Words after the program's name in the pod. */
   readonly argv: readonly string[];
   readonly signal: AbortSignal;
   /** Of a test. */
@@ -67,7 +67,7 @@ export async function runOnHostOfPod({ does, launcher, argv, signal, machine = h
   const copy = await withCopies(places, async () => copyProgram(launcher, places));
   let isDone = false;
   try {
-    const content = commandUnit([copy.launcher, ...argv], outputFile, places);
+    const content = commandUnit([copy.launcher, ...wordsOnHost(does, argv)], outputFile, places);
     await replaceFile({ path: unitFile, content, mode: 0o644, what: 'unit' });
     const end = await runUnit(unit, { clock, signal, ...systemd });
     const isStopped = end.result === 'success' && !end.hasExited;
