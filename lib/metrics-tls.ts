@@ -58,14 +58,16 @@ const block = /^-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/gm;
 
 /** Files in the middle of a replacement are read a minute later; those that stay as they are then are reported. */
 async function keepReading(server: Server, files: TlsFiles, { clock, signal, log }: Serving): Promise<void> {
-  for (let attempt = 1; !signal.aborted; attempt += 1) {
+  let failures = 0;
+  while (!signal.aborted) {
     await clock.sleep(againMs, signal);
     try {
       server.setSecureContext(await materialOf(files));
-      attempt = 0;
+      failures = 0;
     } catch (err) {
+      failures += 1;
       const text = `Cannot take the files for metrics over TLS: ${errorText(err)}; the former ones stay in use`;
-      if (attempt === 2) log?.error('health.failed', { err: text, code: 'MaterialInvalid', attempt });
+      if (failures === 2) log?.error('health.failed', { err: text, code: 'MaterialInvalid', attempt: failures });
     }
   }
 }
