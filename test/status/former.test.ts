@@ -7,19 +7,8 @@ import { renderNode } from '../../lib/status/print.ts';
 import { verdictOf } from '../../lib/status/verdict.ts';
 import { isWell } from '../../lib/status/well.ts';
 import { at } from '../support/facts.ts';
-import { type Told, tell } from './node.ts';
+import { former, type Told, tell } from './node.ts';
 
-const former: FormerFile = {
-  component: 'kube-controller-manager',
-  isService: false,
-  process: { pid: 41, started: 1 },
-  artefact: 'controller-manager.conf',
-  file: '/etc/kubernetes/controller-manager.conf',
-  state: 'former',
-  changedAt: at(-1),
-  until: at(10),
-  restartsAt: at(9),
-};
 const { until: _until, restartsAt: _restartsAt, ...undated } = former;
 const unknown: FormerFile = { ...undated, state: 'unknown' };
 const etcd: FormerFile = { ...former, component: 'etcd', isService: true, artefact: 'etcd-ca' };

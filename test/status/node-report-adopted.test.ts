@@ -3,14 +3,12 @@ import { exitOfNode } from '../../cmd/exit-codes.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { type RecoveryError, RecoveryError as Failure } from '../../lib/errors.ts';
 import type { AdoptionStatus } from '../../lib/status/adoption-report.ts';
-import type { FormerFile } from '../../lib/restart/loaded.ts';
 import { renderNode } from '../../lib/status/print.ts';
 import type { StatusReport, StatusRow } from '../../lib/status/report.ts';
 import { runNodeStatus } from '../../lib/status/status.ts';
 import { verdictOf } from '../../lib/status/verdict.ts';
 import { isWell } from '../../lib/status/well.ts';
-import { at } from '../support/facts.ts';
-import { machine, now, tell } from './node.ts';
+import { former, machine, now, tell } from './node.ts';
 
 const ready = (pod: string) => ({ pod, state: 'ready', message: 'runs and is ready' }) as const;
 const pods = [ready('kube-apiserver'), ready('kube-controller-manager'), ready('kube-scheduler')];
@@ -92,17 +90,6 @@ describe('status of an adopted machine', () => {
 });
 
 it('does not call well what is not on disk, because a restart comes by itself on a later day', () => {
-  const former: FormerFile = {
-    component: 'kube-controller-manager',
-    isService: false,
-    process: { pid: 41, started: 1 },
-    artefact: 'controller-manager.conf',
-    file: '/etc/kubernetes/controller-manager.conf',
-    state: 'former',
-    changedAt: now,
-    until: at(10),
-    restartsAt: at(9),
-  };
   const told = (adopted: AdoptionStatus) => tell({}, { adopted, former: [former] });
   expect(exitOfNode(told({ pods, objects: objects() }))).toBe(0);
   const status = told({ pods, objects: objects({ onDisk: 'different' }, { class: 'recovering' }) });

@@ -57,6 +57,19 @@ export function factsOf(changes: Readonly<Record<string, ArtefactFacts | null>> 
   return facts;
 }
 
+/** Of a process that is restarted in nine days. */
+export const former: FormerFile = {
+  component: 'kube-controller-manager',
+  isService: false,
+  process: { pid: 41, started: 1 },
+  artefact: 'controller-manager.conf',
+  file: '/etc/kubernetes/controller-manager.conf',
+  state: 'former',
+  changedAt: at(-1),
+  until: at(10),
+  restartsAt: at(9),
+};
+
 export interface Told {
   readonly resolved?: ReturnType<typeof machine>;
   readonly time?: Date;

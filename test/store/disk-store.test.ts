@@ -326,20 +326,35 @@ describe('write() that fails', () => {
 });
 
 describe('write() that fails and cannot go back', () => {
+  interface Faults {
+    /** Of the rename that gives the certificate its name. */
+    readonly rename?: Error;
+    /** Of a file that is opened from then on. */
+    readonly open: (path: string, flags: string) => Error | undefined;
+  }
+
+  function failingFromCertificate(faults: Faults): Disk {
+    let isReached = false;
+    return {
+      ...realDisk,
+      rename: (async (from: string, to: string) => {
+        isReached ||= to === pair.certFile;
+        if (to === pair.certFile && faults.rename !== undefined) throw faults.rename;
+        await realDisk.rename(from, to);
+      }) as Disk['rename'],
+      open: (async (path: string, flags: string, mode?: number) => {
+        const fault = isReached ? faults.open(path, flags) : undefined;
+        if (fault !== undefined) throw fault;
+        return realDisk.open(path, flags, mode);
+      }) as Disk['open'],
+    };
+  }
+
   it('says that the new files are in use once they have their names', async () => {
     await put(first);
-    let done = false;
-    const rename = (async (from: string, to: string) => {
-      await realDisk.rename(from, to);
-      done ||= to === pair.certFile;
-    }) as Disk['rename'];
-    const open = (async (path: string, flags: string, mode?: number) => {
-      if (done && path === dirname(pair.certFile)) throw Object.assign(new Error('disk'), { code: 'EIO' });
-      return realDisk.open(path, flags, mode);
-    }) as Disk['open'];
-    await expect(
-      createDiskStore({ disk: { ...realDisk, rename, open } }).write(pair, second, await seen(), signal),
-    ).rejects.toMatchObject({
+    const eio = Object.assign(new Error('disk'), { code: 'EIO' });
+    const disk = failingFromCertificate({ open: (path) => (path === dirname(pair.certFile) ? eio : undefined) });
+    await expect(createDiskStore({ disk }).write(pair, second, await seen(), signal)).rejects.toMatchObject({
       code: 'WriteFailed',
       message: expect.stringContaining(
         '(EIO); the new files are in use, and a power loss may bring the former ones back',
@@ -350,19 +365,12 @@ describe('write() that fails and cannot go back', () => {
 
   it('tells the failure that it began with', async () => {
     await put(first);
-    let failed = false;
-    const rename = (async (from: string, to: string) => {
-      failed ||= to === pair.certFile;
-      if (to === pair.certFile) throw Object.assign(new Error('busy'), { code: 'EBUSY' });
-      await realDisk.rename(from, to);
-    }) as Disk['rename'];
-    const open = (async (path: string, flags: string, mode?: number) => {
-      if (failed && flags === 'wx') throw Object.assign(new Error('full'), { code: 'ENOSPC' });
-      return realDisk.open(path, flags, mode);
-    }) as Disk['open'];
-    await expect(
-      createDiskStore({ disk: { ...realDisk, rename, open } }).write(pair, second, await seen(), signal),
-    ).rejects.toMatchObject({
+    const full = Object.assign(new Error('full'), { code: 'ENOSPC' });
+    const disk = failingFromCertificate({
+      rename: Object.assign(new Error('busy'), { code: 'EBUSY' }),
+      open: (_path, flags) => (flags === 'wx' ? full : undefined),
+    });
+    await expect(createDiskStore({ disk }).write(pair, second, await seen(), signal)).rejects.toMatchObject({
       code: 'WriteFailed',
       message: expect.stringContaining(
         `(EBUSY); "${pair.keyFile}" cannot be taken back: certificate and key do not match until the next run`,
